@@ -212,5 +212,7 @@ def binding(bind: Bind) -> Object:
     metadata: Object = {"name": name, "namespace": namespace, "uid": bind.pod.uid}
     if bind.rank is not None:
         metadata["annotations"] = {names.RANK: str(bind.rank)}
+    if bind.master:
+        metadata.setdefault("annotations", {})[names.MASTER_ADDR] = bind.master
     target = {"apiVersion": "v1", "kind": "Node", "name": bind.node}
     return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}

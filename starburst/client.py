@@ -167,6 +167,19 @@ class Client:
             rows += self._connection.ask("POST", f"/jobs/{how}", again=True, json={"names": part}).json()
         return rows
 
+    def cron_jobs(self) -> list[JsonRow]:
+        """CronJobs in order of creation."""
+        return self._get("/cronjobs")
+
+    def cron_job(self, cron_job: str) -> JsonRow:
+        """A CronJob by id, name or the beginning of its id."""
+        return self._one(f"/cronjobs/{_quoted(cron_job)}")
+
+    def steer_cron_job(self, how: str, cron_job: str) -> JsonRow:
+        """Cancel, hold or release (`how`) a CronJob; as it was before."""
+        asked = self._connection.ask("POST", f"/cronjobs/{_quoted(cron_job)}/{how}", again=True)
+        return dict(asked.json())
+
     def logs(
         self,
         job: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chakra_plugin.scheduling.gangs import Gang
+from chakra_plugin.scheduling.gangs import Gang, owner_key
 from chakra_plugin.scheduling.queue import Disposition
 from starburst.kube import names
 from starburst.kube.objects import PodView
@@ -38,6 +38,13 @@ class Bind:
     decided_at: float
     #: What is written, and waited for, before it is sent: the volumes of its unbound claims.
     volumes: VolumeChoice | None = None
+    #: The address of the first pod of its gang, if the pod asks for it.
+    master: str = ""
+
+    @property
+    def group(self) -> object:
+        """What its rank counts in: its gang, or the uid of its owner."""
+        return self.gang or owner_key(self.pod)
 
     @property
     def gang(self) -> Gang | None:

@@ -40,6 +40,8 @@ class GangMember:
     over: bool
     #: uid; "" without one.
     owner: str
+    #: "" while it has none.
+    address: str
 
 
 class RankGroups:
@@ -55,7 +57,7 @@ class RankGroups:
         groups: list[object] = [owner_key(pod)]
         if isinstance(gang, Gang):
             groups.append(gang)
-        member = GangMember(rank, pod.over, pod.owner.uid if pod.owner else "")
+        member = GangMember(rank, pod.over, pod.owner.uid if pod.owner else "", pod.address)
         for group in groups:
             self._members.setdefault(group, {})[pod.uid] = member
         self._of[pod.uid] = tuple(groups)
@@ -81,6 +83,11 @@ class RankGroups:
                 found.append(rank)
             rank += 1
         return found
+
+    def master_address(self, group: object) -> str:
+        """The address of the pod of rank 0; "" while it has none."""
+        members = self._members.get(group, {}).values()
+        return next((member.address for member in members if member.rank == 0), "")
 
     def there(self, gang: Gang, owners: Set[str]) -> int:
         """How many members of a gang are assigned: those that live, and those of these owners that succeeded.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 from chakra_plugin.scheduling.cache import NodeInfo
@@ -45,7 +46,7 @@ class Planner:
         self.state.queue.wake(now)
         self.state.look_at_claims(now)
         self._unblock()
-        cycle = Cycle()
+        cycle = Cycle(self._with_master())
         aside: list[QueuedPod] = []
         heads: list[tuple[QueueOrder, PendingGroup]] = [
             (self._order(pending_group), pending_group) for pending_group in self.state.queue.ready
@@ -149,7 +150,7 @@ class Planner:
         ranks = iter(self.state.groups.free_ranks(gang, needed))
         for entry in members:
             rank = next(ranks) if entry.pod.index is None else entry.pod.index
-            cycle.binds.append(self._taken(entry, found[entry.pod.uid], rank, now))
+            self._send(self._taken(entry, found[entry.pod.uid], rank, now), cycle)
         return ""
 
     def _try_preemption(self, entry: QueuedPod, demand: Demand, cycle: Cycle, aside: list[QueuedPod]) -> str:
@@ -182,8 +183,34 @@ class Planner:
         """Assign a pod to a node that admits it. Returns why its claims forbid that, or ""."""
         why = self.state.assume(entry.pod, node)
         if not why:
-            cycle.binds.append(self._taken(entry, node, rank, now))
+            self._send(self._taken(entry, node, rank, now), cycle)
         return why
+
+    def _send(self, bind: Bind, cycle: Cycle) -> None:
+        """Have a binding sent; that of a pod that asks for its gang's first address once that is known."""
+        if bind.rank is None or bind.pod.annotations.get(names.MASTER_ADDR) != "":
+            cycle.binds.append(bind)
+        elif bind.rank == 0:
+            cycle.binds.append(replace(bind, master=bind.pod.hostname or bind.node))
+        elif master := self.state.groups.master_address(bind.group):
+            cycle.binds.append(replace(bind, master=master))
+        else:
+            self.state.without_master.append(bind)
+
+    def _with_master(self) -> list[Bind]:
+        """Bindings that waited for the first address of their gang and have it now, or are void."""
+        waiting, self.state.without_master = self.state.without_master, []
+        masters = {
+            group: self.state.groups.master_address(group) for group in {each.group for each in waiting}
+        }
+        found: list[Bind] = []
+        for bind in waiting:
+            master = masters[bind.group]
+            if master or not self.state.stands(bind):
+                found.append(replace(bind, master=master))
+            else:
+                self.state.without_master.append(bind)
+        return found
 
     def _taken(self, entry: QueuedPod, node: str, rank: int | None, now: float) -> Bind:
         self.state.queue.remove(entry.pod.uid)

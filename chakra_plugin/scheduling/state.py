@@ -34,6 +34,8 @@ class SchedulerState:
         self.volumes = VolumeCache()
         #: Volumes chosen for the claims of assumed pods, by uid of the pod.
         self.choices: dict[str, VolumeChoice] = {}
+        #: Decided bindings of pods that are to have the address of the first pod of their gang.
+        self.without_master: list[Bind] = []
         #: Victims of preemption that were asked to leave, and those that could not be deleted, by uid.
         self.evicted: set[str] = set()
         self.spared: set[str] = set()

@@ -32,6 +32,7 @@ COMMANDS = {
     "cancel": "jobs.control",
     "hold": "jobs.control",
     "release": "jobs.control",
+    "cronjobs": "jobs.cronjobs",
     "requeue": "jobs.control",
     "edit": "jobs.control",
     "top": "service.top",
@@ -52,6 +53,9 @@ COMMANDS = {
     "demo": "service.demo",
 }
 
+
+#: What Typer raises for a command line that it cannot read: click's UsageError, of which it may have its own.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 
 #: Words of kubectl, Slurm, SkyPilot and Ray for what a command here does.
 ELSEWHERE = {
@@ -148,11 +152,27 @@ def run() -> None:
     signal.signal(signal.SIGINT, _interrupted)
     with safe_output():
         try:
-            app()
+            sys.exit(app(standalone_mode=False))
+        except typer.Abort:
+            print("aborted", file=sys.stderr)
+            sys.exit(1)
+        except USAGE_ERROR as error:
+            _explain_usage(error)
+            sys.exit(2)
         except (UserError, StoreError, SimulationError) as error:
             for line in str(error).splitlines():
                 print(visible(f"error: {line}"), file=sys.stderr)
             sys.exit(2)
+
+
+def _explain_usage(error: Any) -> None:
+    """Say in a line what is wrong with the command line; of a group without a command show the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return
+    told = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+    command = "starburst" if error.ctx is None else error.ctx.command_path
+    print(visible(f"error: {told}; {command} --help says what there is"), file=sys.stderr)
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:

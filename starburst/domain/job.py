@@ -9,6 +9,7 @@ from typing import Any
 
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.constraints import ANY_UNTAINTED, Rules, Term
+from starburst.domain.cron_timing import CronTiming
 from starburst.domain.resources import Resources, total
 from starburst.domain.value import value
 
@@ -286,6 +287,8 @@ class Workload:
     submitter: Submitter = ANYBODY
     #: Arguments for the image's own entry point; only without a command.
     args: tuple[str, ...] = ()
+    #: Ranks of the tasks whose success is that of the job, the others being ended then; () is all of them.
+    deciding: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,3 +298,5 @@ class Submission:
     job: Job
     workload: Workload
     notes: tuple[str, ...] = ()
+    #: When it is submitted, again and again, if it is a CronJob; None: once, at once.
+    timing: CronTiming | None = None

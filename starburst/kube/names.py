@@ -18,6 +18,8 @@ NODES = "starburst.io/nodes"
 DECISION = "starburst.io/decision"
 #: Rank of a pod in its gang, written when it is bound.
 RANK = "starburst.io/rank"
+#: Address of the first pod of a gang. A pod that has it empty is bound once that is known, and then has it.
+MASTER_ADDR = "starburst.io/master-addr"
 #: Gang of pods that start together or not at all, for Chakra alone: "name/size".
 GANG = "starburst.io/gang"
 #: How a run ended, and the command that shows what it wrote.

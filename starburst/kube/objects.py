@@ -109,6 +109,10 @@ class PodView:
     claims: tuple[ClaimUse, ...] = ()
     #: Types of the conditions `starburst.io/…` that it has, and their status.
     conditions: tuple[tuple[str, str], ...] = ()
+    #: Its own IP address; "" while it has none.
+    address: str = ""
+    #: How it calls itself; "" on its node's network, where that is its node.
+    hostname: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -223,6 +227,8 @@ def read_pod(item: Object) -> PodView:
         finalizers=interned(tuple(metadata.get("finalizers") or ())),
         claims=tuple(claims_of(spec, metadata["name"])),
         conditions=_our_conditions(status),
+        address=status.get("podIP") or "",
+        hostname="" if spec.get("hostNetwork") else spec.get("hostname") or metadata["name"],
     )
 
 

@@ -21,6 +21,7 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from typing import Any
 
 from starburst.core.model.events import Progress, RunEnd, RunEnded
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
+from starburst.runs.outcome import has_decided
 from starburst.runs.supervisor import cgroups, hosts_file
 from starburst.runs.supervisor.children import LOCK_FD
 from starburst.runs.supervisor.exits import Exit, load_exit
@@ -78,6 +80,12 @@ class RankDir:
         """The supervisor's process id, once the command was started."""
         pid = (read_fact(self.path / "started.json") or {}).get("shim")
         return pid if type(pid) is int and 1 < pid < 1 << 31 else None
+
+    def deciding(self) -> tuple[int, ...]:
+        """The ranks whose success is that of the run; () is all of them, and of an unsound spec."""
+        found = self.spec().get("deciding")
+        sound = isinstance(found, list) and all(type(rank) is int and rank >= 0 for rank in found)
+        return tuple(found) if sound and found else ()
 
     def exit(self) -> Exit | None:
         """How it ended; None while it runs, after its supervisor was killed, or if the file is unsound."""
@@ -201,6 +209,10 @@ class AttemptDir:
         """Its tasks in the order of their ranks."""
         return [RankDir(path) for path in sorted(_numbered(self.path), key=lambda path: int(path.name))]
 
+    def deciding(self) -> tuple[int, ...]:
+        """The ranks whose success is that of the run; () is all of them."""
+        return next((rank.deciding() for rank in self.ranks()), ())
+
     def started(self) -> bool:
         """Whether every task was started."""
         ranks = self.ranks()
@@ -275,3 +287,11 @@ def _is_end(value: Any) -> bool:
 
 def _end_data(end: RunEnded) -> dict[str, Any]:
     return {"end": end.end.value, "exit_code": end.exit_code, "message": end.message}
+
+
+def ends_gang(rank: RankDir, gang: Sequence[RankDir]) -> bool:
+    """Whether the end of a task is that of its gang: it failed, or all tasks that decide have succeeded."""
+    found, deciding = rank.exit(), rank.deciding()
+    if found is None or not found.went_well:
+        return True
+    return bool(deciding) and has_decided([each.exit() for each in gang], deciding)

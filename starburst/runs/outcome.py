@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from starburst.core.model.events import RunEnd, RunEnded
@@ -11,12 +12,26 @@ from starburst.runs.supervisor.exits import LEASE, LOSS, REFUSAL, STOP, TIME_LIM
 OUT_OF_TIME = 124
 
 
-def verdict(key: tuple[str, int], exits: list[Exit | None], asked: dict[str, Any] | None) -> RunEnded:
+def has_decided(exits: Sequence[Exit | None], deciding: Collection[int]) -> bool:
+    """Whether the tasks whose success is that of the run have all succeeded; false if all tasks decide."""
+    return bool(deciding) and all(rank < len(exits) and _has_succeeded(exits[rank]) for rank in deciding)
+
+
+def verdict(
+    key: tuple[str, int],
+    exits: list[Exit | None],
+    asked: dict[str, Any] | None,
+    deciding: Collection[int] = (),
+) -> RunEnded:
     """The end of a run whose tasks are all over; None among `exits` is a task whose supervisor was killed.
+
+    If the tasks of the ranks `deciding` have succeeded the run has, whatever became of the others.
 
     A requested stop (`asked`, as of `AttemptDir.stop_asked`) decides, unless every task was over or one had
     failed before it. Otherwise the first task to fail decides, since its failure ended the others.
     """
+    if has_decided(exits, deciding):
+        return RunEnded(*key, RunEnd.EXITED, 0)
     own = [one for one in exits if one is not None and one.ended_by != STOP]
     bad = sorted((one for one in own if _is_bad(one)), key=lambda one: one.ended_at)
     if asked is not None and len(own) < len(exits) and not (bad and bad[0].ended_at < asked["at"]):
@@ -33,6 +48,10 @@ def verdict(key: tuple[str, int], exits: list[Exit | None], asked: dict[str, Any
         return RunEnded(*key, RunEnd.LOST, message=first.message)
     end = RunEnd.OUT_OF_TIME if first.ended_by == TIME_LIMIT else RunEnd.EXITED
     return RunEnded(*key, end, first.exit_code or OUT_OF_TIME, first.message)
+
+
+def _has_succeeded(one: Exit | None) -> bool:
+    return one is not None and one.ended_by != STOP and not _is_bad(one)
 
 
 def _is_bad(one: Exit) -> bool:

@@ -18,7 +18,7 @@ from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, Progress, RunEnd, RunEnded, RunStarted, SiteSynced
 from starburst.domain.job import Site
 from starburst.runs.accounts import NoAccountError, RunAs, RunAsSelf, TaskDirs
-from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under
+from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under, ends_gang
 from starburst.runs.files import directory_name
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
 from starburst.runs.outcome import verdict
@@ -42,7 +42,6 @@ NO_COMMAND = (
     "the job has no command, and the embedded cluster and cloud do not run images: they run the command on "
     "this host; set `command` of the job"
 )
-
 
 SELF = RunAsSelf()
 #: The address of all tasks: they are processes of this machine.
@@ -213,6 +212,7 @@ class ProcessRunner:
                     "cwd": run.workload.working_dir or str(directory / "work"),
                     "env": env | {VARIABLE: str(rank_dir.report_path)} | rank_dir.hosts_variable(_hosts(run)),
                     "grace_s": run.job.grace_s,
+                    "deciding": list(run.workload.deciding),
                     "time_limit_s": run.workload.time_limit_s,
                     "lease": _resolved(places[slot.where].lease),
                     "max_log": self._max_log,
@@ -290,7 +290,7 @@ class ProcessRunner:
         if attempt.started():
             self._report(RunStarted(*attempt.key))
         await asyncio.gather(*(self._follow_rank(rank, ranks) for rank in ranks))
-        end = verdict(attempt.key, [rank.exit() for rank in ranks], attempt.stop_asked())
+        end = verdict(attempt.key, [rank.exit() for rank in ranks], attempt.stop_asked(), attempt.deciding())
         attempt.settle(end)
         return end
 
@@ -322,12 +322,12 @@ class ProcessRunner:
                 self._children.add(pid)
 
     async def _follow_rank(self, rank: RankDir, gang: list[RankDir]) -> None:
-        """Wait until nothing of a task is alive; if it failed, end the others of its gang."""
+        """Wait until nothing of a task is alive; if it failed or decided the run, end its gang."""
         await _dead(rank)
         self._reap()
         exit_ = rank.exit()
         await _emptied(rank.kill_strays if exit_ is None else rank.kill_group)
-        if exit_ is None or not exit_.went_well:
+        if ends_gang(rank, gang):
             for other in gang:
                 if other is not rank and other.alive():
                     other.ask_stop(rank.spec()["grace_s"])

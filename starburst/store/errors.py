@@ -50,6 +50,15 @@ class JobNotFoundError(StoreError):
         self.close = tuple(close)
 
 
+class CronJobNotFoundError(StoreError):
+    """No CronJob has this id, name or prefix."""
+
+    def __init__(self, text: str, known: Sequence[str]) -> None:
+        shown = ", ".join(known[:5])
+        hint = f"there are {shown}" if known else "there are none; submit one with starburst submit"
+        super().__init__(f"there is no CronJob {text!r}; {hint}")
+
+
 class AmbiguousJobError(StoreError):
     """Several jobs have this name or prefix."""
 

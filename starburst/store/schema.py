@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0005"
+HEAD = "0009"
 
 #: A 64-bit autoincrement key; SQLite autoincrements INTEGER columns only, which have 64 bits.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -150,4 +150,20 @@ tokens = Table(
     Column("last_used_at", Double),
     Column("kubernetes", Text),  # rights of its jobs in a cluster; null is the default rights
     UniqueConstraint("hash", name="uq_tokens_hash"),
+)
+
+#: CronJobs. Times are wall seconds.
+cron_jobs = Table(
+    "cron_jobs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("last_tick", Double),  # null: none was submitted yet
+    Column("jobs", Text, nullable=False),  # ids of jobs that had not ended when it was last looked at
+    Column("message", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("ix_cron_jobs_name", "name", "user"),
 )

@@ -18,7 +18,7 @@ from starburst.web.decision_feed import DecisionFeed
 from starburst.web.dependencies import Services, unscoped_page_viewer, unscoped_viewer, viewer
 from starburst.web.errors import add_handlers
 from starburst.web.middleware import HEALTH
-from starburst.web.routes import fleet, jobs, login, progress, streams
+from starburst.web.routes import cronjobs, fleet, jobs, login, progress, streams
 from starburst.web.routes.metrics import metrics
 from starburst.web.submission_limits import SubmissionLimits
 
@@ -65,7 +65,7 @@ def make_app(
     app.state.services = Services(app_context, settings, authenticator, feed, closing)
     add_handlers(app)
     api = APIRouter(prefix="/api/v1", responses=_refusals())
-    for routes in (streams.router, progress.router, jobs.router, fleet.router):
+    for routes in (streams.router, progress.router, jobs.router, cronjobs.router, fleet.router):
         api.include_router(routes)
     app.include_router(api)
     app.include_router(login.router)

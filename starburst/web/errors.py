@@ -14,7 +14,14 @@ from starlette.requests import ClientDisconnect
 
 from starburst.app.daemon.shortages import shortage_of
 from starburst.app.errors import UserError
-from starburst.store.errors import DamagedError, DiskFullError, JobNotFoundError, StoreError, UnusableError
+from starburst.store.errors import (
+    CronJobNotFoundError,
+    DamagedError,
+    DiskFullError,
+    JobNotFoundError,
+    StoreError,
+    UnusableError,
+)
 from starburst.store.quota import QuotaError
 
 log = structlog.get_logger()
@@ -52,7 +59,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(StoreError)
     def not_stored(_: Request, error: StoreError) -> Response:
-        status = {JobNotFoundError: 404, QuotaError: 403}.get(type(error), 400)
+        status = {JobNotFoundError: 404, CronJobNotFoundError: 404, QuotaError: 403}.get(type(error), 400)
         return answer(status, str(error))
 
     @app.exception_handler(UnusableError)

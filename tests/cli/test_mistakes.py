@@ -130,7 +130,7 @@ def test_a_job_that_is_unknown_or_could_be_several(cli, past, command, name, sai
 def test_words_that_are_no_command(cli, words, said):
     told = cli(*words)
     assert (told.code, told.out) == (2, "")
-    assert said in told.err
+    assert said in one_line(told)
 
 
 def test_a_phase_that_is_none(cli):

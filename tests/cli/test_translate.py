@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -45,6 +46,16 @@ def test_what_is_refused_is_printed_with_a_warning_and_exit_code_2(cli, manifest
     assert answer.out.startswith("# refused: spec.template.spec.hostNetwork\n")
     assert "set the annotation starburst.io/cloud: never" in answer.err
     assert "Traceback" not in answer.err
+
+
+def test_a_kind_of_an_operator_is_translated_with_a_report_in_its_own_words(cli):
+    examples = Path(__file__).parents[2] / "configs" / "examples"
+    answer = cli("translate", examples / "pytorch-job.yaml")
+    assert (answer.code, yaml.safe_load(answer.out)["num_nodes"]) == (0, 4)
+    assert "spec.pytorchReplicaSpecs.Master.template.spec.containers[0].image" in answer.err
+    answer = cli("translate", examples / "cron-job.yaml")
+    assert "dropped       spec.schedule" in answer.err
+    assert "spec.jobTemplate.spec.template.spec.containers[0].image" in answer.err
 
 
 def test_strict_lets_nothing_be_lost(cli, manifest):

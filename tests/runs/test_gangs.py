@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,19 @@ def test_the_first_task_to_fail_ends_the_others_and_gives_its_code(root: Path) -
     end = outcome(root, "echo $$; [ $STARBURST_RANK = 1 ] && exit 5; sleep 600")
     assert end == RunEnded("job", 1, RunEnd.EXITED, 5)
     assert not is_alive(int(log(root, rank=0)))
+
+
+def test_it_succeeds_with_the_task_that_decides_and_the_others_are_ended(root: Path) -> None:
+    async def main() -> RunEnded:
+        run = shell("echo $$; [ $STARBURST_RANK = 0 ] || sleep 600", gpus=(0, 0))
+        run = replace(run, workload=replace(run.workload, deciding=(0,)))
+        runner = a_runner(root)
+        async with watching(runner) as reports:
+            runner.start(run, PLACES)
+            return await reports.ended()
+
+    assert asyncio.run(main()) == RunEnded("job", 1, RunEnd.EXITED, 0)
+    assert not is_alive(int(log(root, rank=1)))
 
 
 def test_it_is_started_once_all_its_tasks_are(root: Path) -> None:

@@ -41,3 +41,27 @@ def test_the_end_of_a_run(
 ) -> None:
     told = verdict(("job", 1), exits, asked)
     assert (told.end, told.exit_code) == (end, code)
+
+
+@pytest.mark.parametrize(
+    ("exits", "asked", "end"),
+    [
+        pytest.param([an_exit(0), BY_STOP], None, RunEnd.EXITED, id="the others were ended"),
+        pytest.param(
+            [an_exit(0), an_exit(1, 11)], None, RunEnd.EXITED, id="another failed when it was left alone"
+        ),
+        pytest.param([an_exit(0), KILLED], None, RunEnd.EXITED, id="another was lost"),
+        pytest.param(
+            [an_exit(0, 21, exits.STOP), BY_STOP], ASKED, RunEnd.STOPPED, id="it was stopped itself"
+        ),
+        pytest.param([KILLED, an_exit(0)], None, RunEnd.LOST, id="it was lost"),
+    ],
+)
+def test_the_success_of_the_task_that_decides_is_that_of_the_run(
+    exits: list[Exit | None], asked: dict[str, object] | None, end: RunEnd
+) -> None:
+    assert verdict(("job", 1), exits, asked, (0,)).end is end
+
+
+def test_a_task_that_decides_and_fails_gives_its_code() -> None:
+    assert verdict(("job", 1), [an_exit(3), BY_STOP], None, (0,)).exit_code == 3

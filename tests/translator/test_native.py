@@ -66,7 +66,11 @@ EXPECTED = {
     ),
     "init": Case(Resources.of(1, 6, 32), (f"{POD}.initContainers[0]", f"{POD}.initContainers[1]")),
     "pi": Case(Resources.of(0, 0.5, 0.125)),
-    "policies": Case(Resources.of(0, 2, 4), ("spec.successPolicy",), tasks=3),
+    "policies": Case(
+        Resources.of(0, 2, 4),
+        tasks=3,
+        lost_away=("spec.backoffLimitPerIndex", "spec.maxFailedIndexes", "spec.podFailurePolicy"),
+    ),
     "sandbox": Case(Resources(0, 1250, GIB + 160), lost_away=("spec.runtimeClassName",)),
     "script": Case(
         Resources.of(0, 4, 8),

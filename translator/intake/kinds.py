@@ -15,27 +15,26 @@ LISTS = {"List": "", "JobList": "Job", "PodList": "Pod"}
 
 _GANG = "write its pod template into a batch/v1 Job, with parallelism for the number of pods"
 _SERVERS = "Starburst runs jobs that end; apply it with kubectl"
-#: Kinds that run pods, by name, and what to do with each.
+#: Kinds that run pods, by name, and what to do with each; with those that are read if they name another API.
 _WORKLOADS = {
     "AppWrapper": "take what it wraps out of it",
-    "CronJob": "write its spec.jobTemplate as a batch/v1 Job, and submit that by cron",
+    "CronJob": "write apiVersion: batch/v1",
     "JAXJob": _GANG,
-    "JobSet": "write each of its replicatedJobs as a batch/v1 Job",
+    "JobSet": "write apiVersion: jobset.x-k8s.io/v1alpha2",
     "LeaderWorkerSet": _SERVERS,
-    "MPIJob": "write it as a batch/v1 Job that needs no launcher with ssh to its workers",
+    "MPIJob": "write apiVersion: kubeflow.org/v2beta1",
     "MXJob": _GANG,
     "PaddleJob": _GANG,
-    "PyTorchJob": _GANG,
-    "RayCluster": _SERVERS,
-    "RayJob": "write a batch/v1 Job that starts Ray itself",
+    "PyTorchJob": "write apiVersion: kubeflow.org/v1",
+    "RayCluster": "write apiVersion: ray.io/v1",
+    "RayJob": "write apiVersion: ray.io/v1",
     "RayService": _SERVERS,
     "SparkApplication": "write a batch/v1 Job that calls spark-submit",
-    "TFJob": _GANG,
-    "TrainJob": "its pods are in a runtime of the cluster; write them as a batch/v1 Job",
+    "TFJob": "write apiVersion: kubeflow.org/v1",
+    "TrainJob": "write apiVersion: trainer.kubeflow.org/v1alpha1",
     "Workflow": "write each step as a batch/v1 Job, in order by starburst.io/after-ok",
-    "XGBoostJob": _GANG,
+    "XGBoostJob": "write apiVersion: kubeflow.org/v1",
 }
-_VOLCANO = ("batch.volcano.sh/", "a Volcano Job", "write each of its tasks' templates as a batch/v1 Job")
 #: Keys by which a document without a kind is known to be a SkyPilot task.
 TASK_KEYS = frozenset({"run", "setup", "resources", "num_nodes", "file_mounts", "workdir", "envs"})
 _PIPELINE_KEYS = frozenset({"name", "execution"})
@@ -70,8 +69,6 @@ def has_kind(manifest: Field) -> bool:
         kind.refuse(f"is missing; {TAKEN}")
     elif isinstance(kind.value, str) and kind.value in LISTS:
         kind.refuse("a List in a List is not supported; put its items into the outer one")
-    elif _is_of(api_version, _VOLCANO[0]) and kind.value == "Job":
-        kind.refuse(f"{_VOLCANO[1]} is not taken yet; {_VOLCANO[2]}", show=False)
     elif isinstance(kind.value, str) and _is_workload(kind.value):
         mend = _WORKLOADS.get(kind.value, _GANG)
         kind.refuse(f"{_a(kind.value)} is not taken yet; {mend}", show=False)
@@ -122,7 +119,3 @@ def _is_workload(kind: str) -> bool:
 def _a(kind: str) -> str:
     """With its article: an MPIJob, a JobSet."""
     return f"{'an' if kind[0] in 'AEIOMX' else 'a'} {kind}"
-
-
-def _is_of(api_version: Field, group: str) -> bool:
-    return isinstance(api_version.value, str) and api_version.value.startswith(group)

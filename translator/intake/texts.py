@@ -11,9 +11,10 @@ from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, ManifestReport
 from translator.intake.kinds import LISTS, TAKEN, Companion, companion, has_kind, with_kind
 from translator.intake.rules import EMBEDDED, IntakeRules
-from translator.kinds.conversion import script_manifest, task_manifest
+from translator.kinds.conversion import read_kind, script_manifest
+from translator.kinds.cron_job import as_cron_job
+from translator.kinds.read_kind import ReadKind
 from translator.kinds.sbatch.directives import is_batch_script
-from translator.kinds.sky.task import is_task
 from translator.manifests.arrays import members
 from translator.manifests.documents import chunks, load
 from translator.manifests.live_object import as_submitted
@@ -100,9 +101,10 @@ class _Found:
 
     def take(self, manifest: Field) -> None:
         """Sort in one document or item of a list."""
-        if is_task(manifest):
-            reading = replace(manifest, report=_fresh(manifest.report))
-            self._take_job(task_manifest(reading), reading.report, manifest.report)
+        reading = replace(manifest, report=_fresh(manifest.report))
+        kind = read_kind(reading)
+        if kind is not None:
+            self._take_job(kind, reading.report, manifest.report)
             return
         beside = companion(manifest)
         if beside is not None:
@@ -115,16 +117,18 @@ class _Found:
     def take_script(self, text: str, report: ManifestReport) -> None:
         """Sort in a batch script."""
         reading = _fresh(report)
-        self._take_job(script_manifest(text, reading), reading, report)
+        self._take_job(ReadKind(script_manifest(text, reading)), reading, report)
 
-    def _take_job(self, value: dict[str, Any], reading: ManifestReport, report: ManifestReport) -> None:
+    def _take_job(self, kind: ReadKind, reading: ManifestReport, report: ManifestReport) -> None:
         """Sort in a Job that something else was read as, with the notes and errors of that reading."""
         if reading.errors:
             self.errors += reading.errors
             return
-        found = submission(Field(value, "", report), self.suffix, self.user)
-        self.submissions.append(replace(found, notes=(*reading.notes, *found.notes)))
+        found = submission(Field(kind.manifest, "", report), self.suffix, self.user)
+        kind.in_its_words(report)
         self.errors += report.errors
+        found = replace(found, job=kind.with_tasks(found.job), notes=(*reading.notes, *report.notes))
+        self.submissions.append(found if kind.timing is None else as_cron_job(found, kind.timing))
 
     def with_companions_named(self) -> list[Submission]:
         """The submissions; a note of the first names the documents that are no jobs.

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from translator.errors import ManifestErrors
 from translator.field import Field, ManifestReport
 from translator.intake.kinds import TASK_KEYS
 from translator.kinds.command_job import CommandJob
+from translator.kinds.cron_job import is_cron_job, read_cron_job
 from translator.kinds.local_files import NO_FILES, LocalFiles
+from translator.kinds.operators.registry import read_operator_kind
 from translator.kinds.overrides import NONE, Overrides
 from translator.kinds.prelude import Prelude
+from translator.kinds.ray.launch import on_ray
+from translator.kinds.read_kind import ReadKind
 from translator.kinds.sbatch.directives import is_batch_script, read_script
 from translator.kinds.sbatch.script import SbatchReader
 from translator.kinds.sky.task import is_task, read_task
@@ -35,13 +39,18 @@ class ConvertedText:
 
 
 def command_manifest(
-    command: Sequence[str], name: str, local: LocalFiles, overrides: Overrides
+    command: Sequence[str], name: str, local: LocalFiles, overrides: Overrides, *, ray: bool = False
 ) -> dict[str, Any]:
-    """The manifest of a command with its directory; `name` is its job's unless the overrides name it."""
+    """The manifest of a command with its directory; `name` is its job's unless the overrides name it.
+
+    `ray`: a Ray of its own is started on all of its tasks, and the command runs in the first.
+    """
     prelude = with_directory(Prelude(), local)
     hints = {"array": overrides.array} if overrides.array else {}
-    job = CommandJob(name=name, command=prelude.wrap(tuple(command)), env=prelude.env, hints=hints)
-    return overrides.applied(job).manifest()
+    job = overrides.applied(CommandJob(name=name, command=tuple(command), env=prelude.env, hints=hints))
+    if ray:
+        return on_ray(job, prelude).manifest()
+    return replace(job, command=prelude.wrap(job.command)).manifest()
 
 
 def script_manifest(
@@ -58,6 +67,15 @@ def script_manifest(
 def task_manifest(task: Field, local: LocalFiles = NO_FILES, overrides: Overrides = NONE) -> dict[str, Any]:
     """The manifest of a SkyPilot task; problems and notes go to its report."""
     return read_task(task, local, overrides).manifest()
+
+
+def read_kind(document: Field) -> ReadKind | None:
+    """A document of another kind as a Job; None if it is none that is known. Problems go to its report."""
+    if is_task(document):
+        return ReadKind(task_manifest(document))
+    if is_cron_job(document):
+        return read_cron_job(document)
+    return read_operator_kind(document)
 
 
 def converted(text: str, source: str, local: LocalFiles, overrides: Overrides) -> ConvertedText | None:

@@ -18,6 +18,7 @@ from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import MAX_RETRIES, PREFIX, JobHints, note_unkept, read_hints, refuse_hints
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
+from translator.success_policy import deciding_ranks
 from translator.tasks.cluster_names import judge_names
 
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
@@ -63,6 +64,7 @@ _JOB_SPEC = Fields(
         "completions",
         "managedBy",
         "parallelism",
+        "successPolicy",
         "suspend",
         "template",
     ),
@@ -73,10 +75,7 @@ _JOB_SPEC = Fields(
         "podFailurePolicy": "a job is run again as a whole, as backoffLimit says",
         "scheduling": "Starburst starts the tasks of a job together by itself",
     },
-    refused={
-        "successPolicy": "success policies are not supported; a job succeeds when all its tasks do",
-    },
-    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling", "successPolicy"),
+    kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling"),
 )
 #: Values of `managedBy`: equal to its absence, and of a Job whose status Starburst writes.
 _KUBERNETES_ITSELF = "kubernetes.io/job-controller"
@@ -283,7 +282,12 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     pod = read_pod(template.at("spec"))
     judge_names(template.at("spec"), tasks)
     limits_s = [limit for limit in (limit_s, pod.workload.time_limit_s) if limit is not None]
-    return replace(pod, workload=replace(pod.workload, time_limit_s=min(limits_s, default=None))), tasks, span
+    time_limit_s, deciding = min(limits_s, default=None), deciding_ranks(spec, tasks)
+    return (
+        replace(pod, workload=replace(pod.workload, time_limit_s=time_limit_s, deciding=deciding)),
+        tasks,
+        span,
+    )
 
 
 def _retries(limit: Field, wish: int | None) -> int:

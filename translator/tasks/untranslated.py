@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from starburst.domain.job import CloudChoice
 from translator.fidelity import Fidelity, UntranslatedFields
-from translator.field import ONLY_THE_CLUSTER
+from translator.field import ONLY_THE_CLUSTER, Field, ManifestReport
 from translator.manifests.hints import MACHINE_KEYS, PREFIX, JobHints
 from translator.manifests.manifest import SERVERS_METADATA
+from translator.success_policy import deciding_ranks
 from translator.tasks.cluster_names import SERVICE, texts_of
 from translator.tasks.manifest_parts import ManifestParts
 
@@ -33,6 +34,7 @@ _JOB_SPEC = UntranslatedFields(
         "completionMode",
         "completions",
         "parallelism",
+        "successPolicy",
         "template",
     ),
     dropped={
@@ -47,7 +49,6 @@ _JOB_SPEC = UntranslatedFields(
         "suspend": "a task starts when it is launched",
         "ttlSecondsAfterFinished": "a task leaves no object behind",
     },
-    refused={"successPolicy": f"a task succeeds when all its nodes do; {ONLY_THE_CLUSTER}"},
 )
 
 _POD_SPEC = UntranslatedFields(
@@ -142,6 +143,7 @@ def report_untranslated(parts: ManifestParts, hints: JobHints, fidelity: Fidelit
     """Add an entry to the fidelity report for each field that no other module translates."""
     _METADATA.judge(parts.metadata, fidelity)
     _JOB_SPEC.judge(parts.job, fidelity)
+    _judge_success(parts.job, fidelity)
     _POD_SPEC.judge(parts.spec, fidelity)
     _CONTAINER.judge(parts.container, fidelity)
     _judge_metadata(parts, hints, fidelity)
@@ -166,6 +168,19 @@ def report_untranslated(parts: ManifestParts, hints: JobHints, fidelity: Fidelit
         fidelity.kept(runtime, "machines with GPUs have NVIDIA's runtime")
     elif runtime.value:
         fidelity.dropped(runtime, "the machine's own container runtime is used")
+
+
+def _judge_success(job: Field, fidelity: Fidelity) -> None:
+    """Report the success policy, which is Starburst's to apply: SkyPilot has none."""
+    report, policy = ManifestReport("", 0), job.at("successPolicy")
+    tasks = job.at("parallelism").value
+    deciding_ranks(Field(job.value, "", report), tasks if isinstance(tasks, int) else 1)
+    if policy.value and report.errors:
+        fidelity.refused(policy, f"{report.errors[0].mend}; {ONLY_THE_CLUSTER}")
+    elif policy.value:
+        fidelity.approximated(
+            policy, "Starburst ends the other nodes; sky launch alone waits for all of them"
+        )
 
 
 def _judge_names(parts: ManifestParts, fidelity: Fidelity) -> None:

@@ -7,6 +7,7 @@ import getpass
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from functools import partial
 from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
+from starburst.app.jobs import cron_jobs
 from starburst.app.jobs.dependencies import resolved
 from starburst.app.jobs.satisfiable import refuse_unsatisfiable
 from starburst.app.jobs.serializers import Keys, explanation_keys
@@ -86,7 +88,12 @@ def read_sources(
         for item in (_noted(item, config.policy.max_grace) for item in answer.submissions)
     ]
     owned = _taken_by_the_server(config, answer, owned)
-    return resolved(store, [job for first in owned for job in members(first)], queues)
+    return resolved(store, [job for first in owned for job in _jobs_of(first)], queues)
+
+
+def _jobs_of(first: Submission) -> list[Submission]:
+    """The jobs of an array; a CronJob makes them at each tick."""
+    return members(first) if first.timing is None else [first]
 
 
 def _queues(config: Config, seen: QueueScope) -> tuple[str, ...] | None:
@@ -154,8 +161,13 @@ def _noted(item: Submission, max_grace_s: float) -> Submission:
 
 
 def held(submissions: Iterable[Submission]) -> list[Submission]:
-    """The submissions, marked to be held until they are released."""
-    return [replace(item, job=replace(item.job, hold=True)) for item in submissions]
+    """The submissions, marked to be held until they are released; CronJobs are suspended."""
+    return [
+        replace(item, job=replace(item.job, hold=True))
+        if item.timing is None
+        else replace(item, timing=replace(item.timing, suspended=True))
+        for item in submissions
+    ]
 
 
 def submit(
@@ -165,7 +177,7 @@ def submit(
     *,
     allow_unsatisfiable: bool = False,
 ) -> list[Keys]:
-    """Store jobs for the scheduler, all or none; `id`, `name` and `notes` of each.
+    """Store jobs for the scheduler, all or none; `id`, `name` and `notes` of each, of CronJobs `kind` too.
 
     `snapshots` is the cache of the calling process, if it has one.
 
@@ -180,8 +192,20 @@ def submit(
     if not allow_unsatisfiable:
         nodes_change = isinstance(config.cluster, KubernetesConfig)
         submissions = refuse_unsatisfiable(store, submissions, nodes_change=nodes_change)
-    store.submit(submissions, time.time(), config.limits.quota(config.queues))
-    return [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in submissions]
+    once = [item for item in submissions if item.timing is None]
+    again = [item for item in submissions if item.timing is not None]
+    _refuse_twins(again)
+    store.submit(once, time.time(), config.limits.quota(config.queues))
+    rows: list[Keys] = [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in once]
+    return [*rows, *cron_jobs.add(store, again)] if again else rows
+
+
+def _refuse_twins(cron_jobs: Sequence[Submission]) -> None:
+    """Refuse CronJobs of one name, of which the second would replace the first."""
+    named = Counter(item.job.name for item in cron_jobs)
+    twice = [name for name, count in named.items() if count > 1]
+    if twice:
+        raise UserError(f"CronJob {twice[0]}: there are several of this name; give each a name of its own")
 
 
 def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
@@ -191,9 +215,16 @@ def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
     others = {name for job in jobs for name in (*job.after_ok, *job.after_any)}
     told = foretell(core, jobs, local_clock(core.state.now), ended(store, others))
     return [
-        {"name": s.job.name, **explanation_keys(e), "notes": list(s.notes)}
+        {"name": s.job.name, **explanation_keys(e), "notes": [*s.notes, *_of_ticks(s)]}
         for s, e in zip(submissions, told, strict=True)
     ]
+
+
+def _of_ticks(item: Submission) -> list[str]:
+    """A note that the fate of a CronJob's job is that of one which is submitted now."""
+    return (
+        [] if item.timing is None else [f"a job would be submitted at {item.timing.schedule.text}, not now"]
+    )
 
 
 def cancel(store: Store, rows: Iterable[JobRow], *, now: bool = False) -> None:

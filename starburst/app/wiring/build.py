@@ -14,6 +14,7 @@ from starburst.app.config import Config
 from starburst.app.config.home import Home
 from starburst.app.config.sites import CloudSection, KubernetesConfig, LocalClusterConfig, SkyConfig
 from starburst.app.daemon.controller import Companion, Controller, Surroundings
+from starburst.app.daemon.cron_ticker import CronTicker
 from starburst.app.daemon.home_lock import HomeLock
 from starburst.app.daemon.home_watch import keep_watch
 from starburst.app.daemon.observers import StepObserver, StepTimes
@@ -89,6 +90,7 @@ def build(
         bus,
         None if inbox is None else inbox_of(inbox, scheduler),
         None if held is None else _watch_over(held, home, patience),
+        _cron(home, config, wall),
     ]
     return Controller(
         store,
@@ -106,6 +108,14 @@ def build(
             validates=config.debug.validates,
         ),
     )
+
+
+def _cron(home: Home, config: Config, wall: Callable[[], float]) -> Companion:
+    async def run(report: Report) -> None:
+        with Store.open(home.database, BUSY_MS) as store:
+            await CronTicker(store, wall, config.limits.quota(config.queues)).run(report)
+
+    return run
 
 
 def _watch_over(held: HomeLock, home: Home, patience: ShortageRetry) -> Companion:

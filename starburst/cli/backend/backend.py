@@ -64,6 +64,15 @@ class Backend(Protocol):
     def queues(self) -> list[Keys]:
         """The queues and the numbers of their jobs by phase."""
 
+    def cron_jobs(self) -> list[Keys]:
+        """The CronJobs."""
+
+    def cron_job(self, name: str) -> Keys:
+        """One CronJob."""
+
+    def steer_cron_job(self, how: str, name: str) -> Keys:
+        """Cancel, hold or release (`how`) a CronJob, as it was before."""
+
     def log(
         self,
         row: JobRow,

@@ -90,6 +90,15 @@ class HttpBackend:
     def queues(self) -> list[Keys]:
         return self.client.queues()
 
+    def cron_jobs(self) -> list[Keys]:
+        return self.client.cron_jobs()
+
+    def cron_job(self, name: str) -> Keys:
+        return self.client.cron_job(name)
+
+    def steer_cron_job(self, how: str, name: str) -> Keys:
+        return self.client.steer_cron_job(how, name)
+
     def log(
         self,
         row: JobRow,

@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from starburst.app.config.home import Home
+from starburst.app.jobs.cron_jobs import STEER, cron_job_keys
 from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows, node_keys
 from starburst.app.logs.job_log import read_log
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.notes import note_if_down, now_of
 from starburst.domain.job import OWNER, JobEdit
+from starburst.store import cron_jobs
 from starburst.store.listings import pages, queries
 from starburst.store.listings.costs import CostRow, costs
 from starburst.store.listings.queries import DecisionRow, JobRow
@@ -80,6 +82,18 @@ class LocalBackend:
         from starburst.app.jobs.queue_rows import queue_rows  # noqa: PLC0415 - reads the config
 
         return queue_rows(self.store)
+
+    def cron_jobs(self) -> list[Keys]:
+        return [cron_job_keys(self.store, one) for one in cron_jobs.every(self.store)]
+
+    def cron_job(self, name: str) -> Keys:
+        return cron_job_keys(self.store, cron_jobs.find(self.store, name))
+
+    def steer_cron_job(self, how: str, name: str) -> Keys:
+        one = cron_jobs.find(self.store, name)
+        before = cron_job_keys(self.store, one)
+        STEER[how](self.store, [one])
+        return before
 
     def log(
         self,

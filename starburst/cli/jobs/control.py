@@ -11,6 +11,7 @@ from starburst.app.errors import UserError
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.completion import complete_jobs, complete_queues
+from starburst.cli.jobs.cronjobs import steer_cron_jobs, without_cron_jobs
 from starburst.cli.jobs.names import job_ids
 from starburst.cli.jobs.selection import PHASES, Selection
 from starburst.cli.output import say
@@ -57,7 +58,11 @@ def cancel(
 ) -> None:
     """Cancel jobs, wherever they are. A running one gets SIGTERM and its grace first."""
     with open_backend() as backend:
-        names = job_ids(backend, [*(jobs or ()), *(array or ())])
+        given, cron_jobs = without_cron_jobs(jobs)
+        steer_cron_jobs(backend, "cancel", cron_jobs)
+        if cron_jobs and not (given or array):
+            return
+        names = job_ids(backend, [*given, *(array or ())])
         if names and (user or queue or all_):
             raise UserError("name jobs, or choose them with --user, --queue or --all; not both")
         if not names:
@@ -95,7 +100,9 @@ def _confirmed(rows: list[JobRow], *, yes: bool) -> list[str]:
 def hold(jobs: Jobs) -> None:
     """Keep jobs that wait out of the queue until they are released."""
     with open_backend() as backend:
-        for row in backend.hold(job_ids(backend, jobs)):
+        given, cron_jobs = without_cron_jobs(jobs)
+        steer_cron_jobs(backend, "hold", cron_jobs)
+        for row in backend.hold(job_ids(backend, given)) if given else ():
             say(f"job/{row.id} {_hold_answer(row.phase)}")
         backend.note_if_down()
 
@@ -103,7 +110,9 @@ def hold(jobs: Jobs) -> None:
 def release(jobs: Jobs) -> None:
     """Let held jobs wait again; their waits begin anew."""
     with open_backend() as backend:
-        for row in backend.release(job_ids(backend, jobs)):
+        given, cron_jobs = without_cron_jobs(jobs)
+        steer_cron_jobs(backend, "release", cron_jobs)
+        for row in backend.release(job_ids(backend, given)) if given else ():
             held = row.phase in (SUBMITTED, Phase.HELD.value)
             say(f"job/{row.id} {'is being released' if held else f'is not held: it is {row.phase}'}")
         backend.note_if_down()

@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from starburst.app.jobs.cron_jobs import KIND
+from starburst.app.jobs.serializers import Keys
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.completion import complete_jobs
+from starburst.cli.jobs.cronjobs import without_cron_jobs
 from starburst.cli.jobs.folding import array_title, phase_counts
 from starburst.cli.jobs.names import job_ids
 from starburst.cli.output import Format, OutputOption, print_data, say
@@ -27,6 +30,10 @@ def explain(
 ) -> None:
     """Say where a job stands and why, in one sentence."""
     with open_backend() as backend:
+        _, cron_jobs = without_cron_jobs([job])
+        if cron_jobs:
+            _explain_cron_job(backend.cron_job(cron_jobs[0]), output)
+            return
         rows = backend.named(job_ids(backend, [job]))
         if len(rows) > 1:
             _explain_array(backend, rows, output)
@@ -40,6 +47,15 @@ def explain(
             say(f"job/{row.id}")
         else:
             print_data({"id": row.id, **told}, output)
+
+
+def _explain_cron_job(row: Keys, output: Format) -> None:
+    if output.for_people:
+        say(f"{row['id']} {row['explanation']}")
+    elif output is Format.NAME:
+        say(f"{KIND}/{row['id']}")
+    else:
+        print_data(row, output)
 
 
 def _explain_array(backend: Backend, rows: Sequence[JobRow], output: Format) -> None:

@@ -19,7 +19,7 @@ def one_job(backend: Backend, text: str) -> JobRow:
         UserError: an array has no job of this index.
         StoreError: no job or several jobs have this name.
     """
-    name = text.removeprefix("job/")
+    name = _name(text)
     member = _MEMBER.fullmatch(name)
     if member is None:
         return backend.job(name)
@@ -32,5 +32,16 @@ def one_job(backend: Backend, text: str) -> JobRow:
 
 def job_ids(backend: Backend, texts: Iterable[str]) -> list[str]:
     """The arguments as ids and names that the backend knows; the name of an array is kept."""
-    names = [text.removeprefix("job/") for text in texts]
+    names = [_name(text) for text in texts]
     return [one_job(backend, name).id if _MEMBER.fullmatch(name) else name for name in names]
+
+
+def _name(text: str) -> str:
+    """A job's name without what `-o name` prints before it.
+
+    Raises:
+        UserError: it names a CronJob.
+    """
+    if text.startswith("cronjob/"):
+        raise UserError(f"{text}: is a CronJob; name one of its jobs, which starburst cronjobs lists")
+    return text.removeprefix("job/")

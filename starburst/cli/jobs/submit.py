@@ -68,14 +68,19 @@ def submit(options: SubmitOptions) -> None:
         if options.dry_run:
             _say(rows, options.output, lambda row: f"{row['name']} {row['explanation']}", name="name")
             return
-        _say(rows, options.output, lambda row: f"job/{row['id']} submitted", name="id")
+        _say(rows, options.output, lambda row: f"{_kind(row)}/{row['id']} submitted", name="id")
         backend.note_if_down()
-        ids = [str(row["id"]) for row in rows]
+        ids = [str(row["id"]) for row in rows if _kind(row) == "job"]
         if options.follow:
             _follow(backend, ids)
         if options.wait or options.follow:
             ended = sys.stdout if options.output.for_people and not options.follow else sys.stderr
             raise typer.Exit(_wait(backend, ids, ended))
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    """Whether a row is of a job or of a CronJob, which has no end to wait for."""
+    return str(row.get("kind", "job"))
 
 
 def _follow(backend: Backend, job_ids: list[str]) -> None:
@@ -104,7 +109,7 @@ def _say(
     """Print the result per job, and for people the ignored parts of its manifest on stderr."""
     if output is Format.NAME:
         for row in rows:
-            say(f"job/{row[name]}")
+            say(f"{_kind(row)}/{row[name]}")
     elif not output.for_people:
         print_data(rows, output)
     else:

@@ -42,6 +42,10 @@ class JobOptions:
     nodes: Annotated[
         int | None, typer.Option(min=1, max=1000, metavar="N", help="Tasks that start together, as a gang.")
     ] = None
+    ray: Annotated[
+        bool,
+        typer.Option("--ray", help="Start a Ray on all tasks; the command runs in the first."),
+    ] = False
     array: Annotated[
         str, typer.Option(metavar="FIRST-LAST[%N]", help="A job per index, N of them at a time.")
     ] = ""

@@ -51,8 +51,10 @@ def read_submission(options: SubmitOptions) -> SubmitSources:
     if not files:
         if not words or not words[0]:
             raise UserError(_NOTHING)
-        manifest = command_manifest(words, _name_of(words), local, overrides)
+        manifest = command_manifest(words, _name_of(words), local, overrides, ray=options.job.ray)
         return SubmitSources([ManifestText(f"command {shlex.join(words[:1])}", json.dumps(manifest))])
+    if options.job.ray:
+        raise UserError("--ray: is for a command behind --, as in submit --ray --nodes 2 -- python train.py")
     found = SubmitSources()
     for text in map(read_file, files):
         if words and not is_batch_script(text.text):

@@ -24,6 +24,7 @@ from translator.errors import ManifestErrors
 from translator.fidelity import FidelityLevel, FieldFidelity, Translation
 from translator.field import Field, ManifestReport
 from translator.intake.kinds import items_of
+from translator.kinds.kind_fidelity import KindReading
 from translator.manifests.documents import chunks, load
 from translator.manifests.references import Reference
 from translator.tasks.runtime_values import NotNowError, UnresolvedError
@@ -63,12 +64,14 @@ def translate(
     settings = None if config is None else _settings(config)
     stores = {} if settings is None else _stores(settings)
     source = "<stdin>" if file == "-" else file
-    manifests = list(_manifests(_text(file, source), source))
+    readings = list(_readings(_text(file, source), source))
+    manifests = [reading.manifest for reading in readings]
     if not manifests:
         raise UserError(f"{source}: there is no Job or Pod in it; write at least one")
     cluster = None if settings is None else _cluster(settings)
     stores = at_home(stores, "default" if cluster is None else cluster.namespace)
-    translations = _translated(manifests, stores, cluster)
+    tasks = _translated(manifests, stores, cluster)
+    translations = [reading.told(each) for reading, each in zip(readings, tasks, strict=True)]
     if output is TaskFormat.JSON:
         print(json.dumps([_keys(found) for found in translations], indent=2, ensure_ascii=False))
     else:
@@ -89,8 +92,8 @@ def _text(file: str, source: str) -> str:
         raise UserError(f"{source}: is not a text file; write YAML in UTF-8") from None
 
 
-def _manifests(text: str, source: str) -> Iterator[Mapping[str, Any]]:
-    """The manifests of all documents, with Lists expanded."""
+def _readings(text: str, source: str) -> Iterator[KindReading]:
+    """The manifests of all documents, with Lists expanded, and other kinds read as Jobs."""
     for index, chunk in enumerate(chunks(text), 1):
         try:
             value: Any = load(chunk, source, index)
@@ -101,7 +104,10 @@ def _manifests(text: str, source: str) -> Iterator[Mapping[str, Any]]:
                 raise UserError(
                     f"{source}, document {index}: not a manifest; write a batch/v1 Job or a v1 Pod"
                 )
-            yield manifest
+            try:
+                yield KindReading.of(Field(manifest, "", ManifestReport(source, index)))
+            except ManifestErrors as errors:
+                raise UserError(str(errors)) from None
 
 
 def _translated(

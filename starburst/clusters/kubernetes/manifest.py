@@ -21,6 +21,8 @@ from translator.manifests.tenancy import CHECKPOINT_VOLUME
 CHECKPOINT_DIR = "/starburst/checkpoints"
 #: A finished Job is kept this long, unless its user says otherwise.
 KEEP_S = 7 * 86_400
+#: What MASTER_ADDR is for pods, which have no names: Chakra writes it on each when it binds it.
+_MASTER = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.MASTER_ADDR}']"}}
 #: Of a Job: its pods' host names, with a dash and an index behind it, are labels of at most 63 letters.
 MAX_NAME = 63 - len("-9999")
 
@@ -234,6 +236,8 @@ def _mark_template(
     spec.setdefault("restartPolicy", "Never")
     ours = _environment(run, indexed=indexed, with_checkpoints=checkpoints is not None)
     peers = {} if in_turn else _peers(run, spec.get("subdomain") if indexed else None)
+    if peers.get("MASTER_ADDR") == _MASTER:
+        template["metadata"]["annotations"].setdefault(names.MASTER_ADDR, "")
     for container in spec["containers"]:
         taken = {variable["name"] for variable in ours}
         theirs = [variable for variable in container.get("env") or () if variable["name"] not in taken]
@@ -276,18 +280,19 @@ def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Obj
 def _peers(run: Run, subdomain: str | None) -> dict[str, Any]:
     """Variables with the peers of a task of a gang, unless its user sets them; none for an array's job.
 
-    `subdomain`: the user's headless Service, in which pods of an Indexed Job have names; without one, nobody
-    knows the address of the first pod before it is there.
+    `subdomain`: the user's headless Service, in which pods of an Indexed Job have names. Without one, Chakra
+    writes the address of the first pod on the others when it binds them.
     """
     size = len(run.slots)
     if size == 1:
         return {}
     rank = _field(f"metadata.annotations['{names.RANK}']")
+    known: dict[str, Any] = {**gang_variables("", POD_PORT, size, "")}
     first = f"{object_name(run.job.id, run.attempt)}-0.{subdomain}"
-    known: dict[str, Any] = {**gang_variables(first, POD_PORT, size, "")}
+    known["MASTER_ADDR"] = first if subdomain else _MASTER
     known |= {"RANK": rank, "NODE_RANK": rank, "SKYPILOT_NODE_RANK": rank, "SKYPILOT_NUM_NODES": str(size)}
     known["SKYPILOT_NUM_GPUS_PER_NODE"] = str(run.slots[0].resources.gpus)
-    return known if subdomain else {name: value for name, value in known.items() if "MASTER" not in name}
+    return known
 
 
 def _variables(variables: Mapping[str, Any]) -> list[Object]:

@@ -151,6 +151,25 @@ def test_a_machine_that_ended_long_before_anybody_could_ask_is_billed_until_its_
     play(tmp_path, story, lease_s=60.0)
 
 
+def test_a_cloud_that_answered_before_a_restart_is_waited_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home") as life:
+            await ready(life)
+            sky.cloud_up = False
+            await ready(life, "i-2")  # nobody said which instance it is
+            await life.cloud.terminate("i-2")
+        (vm,) = [vm for vm in sky.alive() if vm.cluster.endswith("i-2")]
+        vm.ended_at = wall()
+        async with Life(sky, tmp_path / "home") as life:
+            await asyncio.sleep(100)
+            sky.cloud_up = True
+            gone = await life.heard(InstanceGone)
+            assert bill(gone) == of_cloud(vm)
+
+    run(main())
+
+
 def test_a_stopped_machine_is_billed_until_it_was_stopped(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)

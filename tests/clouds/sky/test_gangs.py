@@ -68,6 +68,20 @@ def test_each_task_is_told_where_the_others_are(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_the_task_that_decides_ends_the_others_and_the_run_has_succeeded(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        run = gang(60)
+        await life.cloud.start(replace(run, workload=replace(run.workload, deciding=(0,))))
+        await life.heard(RunStarted)
+        sky.vms[1].tasks["g/1/1"].spec["command"] = ["work", "100000", "0"]
+        end = await life.heard(RunEnded)
+        assert (end.end, end.exit_code) == (RunEnd.EXITED, 0)
+        assert sky.vms[1].tasks["g/1/1"].exit is not None
+
+    play(tmp_path, story)
+
+
 def test_a_lost_node_ends_the_others_and_the_run(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life, offer=SPOT.times(2))

@@ -362,8 +362,17 @@ def test_pods_of_a_gang_know_how_many_they_are_and_which_each_is() -> None:
     env = env_of(made(run(tasks=3), indexed=True))
     assert [env[name] for name in ("WORLD_SIZE", "NNODES", "SKYPILOT_NUM_NODES")] == ["3"] * 3
     assert env["RANK"] == env["NODE_RANK"] == env["SKYPILOT_NODE_RANK"] == env["STARBURST_RANK"]
-    assert "MASTER_ADDR" not in env, "nobody knows it before the pod is there"
     assert "WORLD_SIZE" not in env_of(made(run()))
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_pods_of_a_gang_ask_for_the_address_of_the_first_and_find_it_in_master_addr(indexed: bool) -> None:
+    job = made(run(tasks=2), indexed=indexed)
+    assert job["spec"]["template"]["metadata"]["annotations"][names.MASTER_ADDR] == ""
+    assert names.MASTER_ADDR in str(env_of(job)["MASTER_ADDR"])
+    assert env_of(job)["MASTER_PORT"] == "29500"
+    alone = made(run(), indexed=indexed)["spec"]["template"]["metadata"]["annotations"]
+    assert names.MASTER_ADDR not in alone
 
 
 def test_pods_in_a_headless_service_of_the_user_know_the_first_of_them() -> None:
@@ -371,7 +380,10 @@ def test_pods_in_a_headless_service_of_the_user_know_the_first_of_them() -> None
     manifest["spec"]["template"]["spec"]["subdomain"] = "peers"
     job = made(run(manifest, tasks=2), indexed=True)
     assert env_of(job)["MASTER_ADDR"] == f"{job['metadata']['name']}-0.peers"
-    assert "MASTER_ADDR" not in env_of(made(run(manifest, tasks=2))), "only an Indexed Job names its pods"
+    asked = job["spec"]["template"]["metadata"]["annotations"]
+    assert names.MASTER_ADDR not in asked, "it is known before there are pods"
+    unnamed = env_of(made(run(manifest, tasks=2)))["MASTER_ADDR"]
+    assert names.MASTER_ADDR in str(unnamed), "only an Indexed Job names its pods"
 
 
 def test_what_the_user_says_of_the_gang_wins() -> None:

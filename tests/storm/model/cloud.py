@@ -22,7 +22,8 @@ from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from tests.app.virtual import wall
-from tests.clouds.sky.fake import SSH_S, FakeSky, Line, Request
+from tests.clouds.sky.fake import FakeSky, Request
+from tests.clouds.sky.fake_line import SSH_S, Line
 from tests.clouds.sky.fake_vm import Vm
 from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.marks import Marks
@@ -129,10 +130,13 @@ class ModelCloud(FakeSky):
         _, _, _, price, spot_price = TYPES[self.specs[vm.id].instance_type]
         return Money.of(spot_price if vm.spot else price) * (1 if listed else self.dearer.get(vm.cluster, 1))
 
-    def bill_of(self, cluster: str, *, listed: bool = False) -> Money:
-        """What all machines of a name cost: as one, from the first begin to the last end."""
+    def bill_of(self, cluster: str, *, listed: bool = False, stopped: bool = True) -> Money:
+        """What all machines of a name cost: as one, from the first begin to the last end.
+
+        `stopped`: a machine that was stopped first cost nothing from then on.
+        """
         vms = [vm for vm in self.vms if vm.cluster == cluster]
-        ends = [at for vm in vms if (at := vm.stopped_at or vm.ended_at) is not None]
+        ends = [at for vm in vms if (at := (vm.stopped_at if stopped else None) or vm.ended_at) is not None]
         rate = self.rate_of(vms[0], listed=listed) * self.specs[vms[0].id].nodes
         return rate.for_seconds(max(ends, default=0.0) - min(vm.made_at for vm in vms))
 

@@ -40,6 +40,24 @@ def test_what_a_script_asks_for(options: list[str], needed: Resources) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "each", "nodes"),
+    [
+        (["-N2", "--gres=gpu:4", "--mem=8G"], Resources(4, 0, 8192), 2),
+        (["--nodes=2-4", "--gpus=8", "--ntasks-per-node=4"], Resources(4, 4000), 2),
+        (["-N 2", "-n 3", "-c 2"], Resources(0, 4000), 2),
+        (["-N 4", "-n 2", "--gpus-per-task=1"], Resources(1, 1000), 2),
+    ],
+)
+def test_what_it_asks_for_on_each_of_several_nodes(options: list[str], each: Resources, nodes: int) -> None:
+    assert read(script(*options)).job.tasks == (each,) * nodes
+
+
+@pytest.mark.parametrize(("tasks", "nodes", "said"), [(2, 1, "2"), (6, 3, "2(x3)"), (5, 2, "3,2")])
+def test_tasks_of_nodes_are_written_as_slurm_does(tasks: int, nodes: int, said: str) -> None:
+    assert values.by_node(tasks, nodes) == said
+
+
+@pytest.mark.parametrize(
     ("text", "limit_s"),
     [
         *(("90", 5400), ("1:30", 90), ("2:00:00", 7200), ("1-12", 129600), ("1-02:30", 95400)),
@@ -66,7 +84,8 @@ def test_what_is_not_kept_is_said(option: str) -> None:
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("--nodes=2", 'line 2, --nodes: "2": a batch script has one node here'),
+        ("-N2 --array=0-7", 'line 2, --array: "0-7": jobs of an array have one node each'),
+        ("-N2 --gpus=3", 'line 2, --gpus: "3": must be a multiple of the 2 nodes'),
         ("--gress=gpu:1", 'line 2, --gress: "gpu:1": is no option of sbatch; did you mean gres?'),
         ("--begin=16:00", 'line 2, --begin: "16:00": start times are not kept'),
         ("--time=soon", 'line 2, --time: "soon": must be minutes'),

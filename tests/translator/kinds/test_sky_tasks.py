@@ -71,6 +71,7 @@ def test_what_is_not_kept_is_said(lines: str, note: str) -> None:
     ("text", "told"),
     [
         ("setup: pip install x\n", "run: is missing"),
+        ("run: [a, b]\nnum_nodes: 1\n", "run: must be text"),
         ("run: a\nservice: {replicas: 2}\n", "service: Starburst runs jobs that end"),
         ("run: a\nresources: {image_id: ami-123}\n", "resources.image_id: only images of containers"),
         (

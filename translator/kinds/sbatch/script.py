@@ -13,6 +13,7 @@ from starburst.domain.gpu_types import gpu_type
 from translator.errors import ManifestError
 from translator.field import ManifestReport, did_you_mean
 from translator.kinds.command_job import CommandJob, job_name
+from translator.kinds.gangs.carried import LAUNCHER, secret, with_launcher
 from translator.kinds.gpu_request import GpuRequest
 from translator.kinds.local_files import LocalFiles
 from translator.kinds.overrides import Overrides
@@ -34,8 +35,10 @@ _OPTIONS = sorted((*READ, *HARMLESS, *NOTED, *REFUSED))
 
 @dataclass(frozen=True, slots=True)
 class NodeShare:
-    """What a script asks for on its node; sizes in MiB, 0 is unsaid."""
+    """What a script asks for on each of its nodes; sizes in MiB, 0 is unsaid."""
 
+    nodes: int
+    #: Of all nodes together.
     tasks: int
     cpus: int
     cpus_per_task: int
@@ -60,7 +63,8 @@ class SbatchReader:
         self._judge()
         if overrides.array:
             self._found["array"] = SbatchOption("array", overrides.array, 0)
-        array, share, chdir = self._value("array", values.array), self._share(), self._text("chdir")
+        array, share = self._value("array", values.array), self._share(overrides.tasks)
+        chdir = self._text("chdir")
         text, name = self.script.text, Path(self.report.source).name
         job = overrides.applied(
             CommandJob(
@@ -73,14 +77,11 @@ class SbatchReader:
                 gpu_type=share.gpus.type,
                 cpus=str(share.cpus or ""),
                 memory=f"{share.memory_mib}Mi" if share.memory_mib else "",
+                tasks=share.nodes,
                 time_limit_s=self._value("time", values.seconds),
                 hints=self._hints({} if array is None else {"array": array.hint}),
             )
         )
-        if job.tasks > 1:
-            self._refuse(
-                "nodes", "a batch script has one node here; write a Job with parallelism for several"
-            )
         named = self._text("job-name")
         if named and job.name != named and not overrides.name:
             self._note("job-name", f"{named}: the job is named {job.name}")
@@ -88,9 +89,14 @@ class SbatchReader:
         lines = environment(_variables(job, share) | names, array)
         programs = {each: _program(each) for each in _PROGRAMS if re.search(rf"\b{each}\b", text)}
         prelude = Prelude(programs=programs, lines=f"{_entering(chdir)}{lines}")
+        command, env = job.command, job.env
+        if job.tasks > 1 and array is not None:
+            self._refuse("array", "jobs of an array have one node each; submit it once per index")
+        if job.tasks > 1:
+            prelude, command, env = with_launcher(prelude), (LAUNCHER, *command), {**env, **secret()}
         if not chdir.startswith("/"):
             prelude = self._with_directory(prelude, local)
-        return replace(job, command=prelude.wrap(job.command), env={**job.env, **prelude.env})
+        return replace(job, command=prelude.wrap(command), env={**env, **prelude.env})
 
     def _with_directory(self, prelude: Prelude, local: LocalFiles) -> Prelude:
         if not local.reads:
@@ -113,24 +119,19 @@ class SbatchReader:
                 f"line {line}: stands below the first command, where sbatch reads no options"
             )
 
-    def _share(self) -> NodeShare:
-        if (self._value("nodes", _least) or 1) > 1:
-            self._refuse(
-                "nodes", "a batch script has one node here; write a Job with parallelism for several"
-            )
-        tasks = self._value("ntasks", values.count) or self._value("ntasks-per-node", values.count) or 1
-        per_task = self._value("gpus-per-task", values.gpus)
-        asked = [self._value(name, values.gpus) for name in ("gpus", "gpus-per-node")]
-        asked += [
-            self._value("gres", values.gres),
-            per_task and GpuRequest(per_task.count * tasks, per_task.type),
-        ]
-        gpus = next((each for each in asked if each is not None), GpuRequest())
+    def _share(self, nodes: int | None) -> NodeShare:
+        """Of each node; `nodes` is their number if the command line says it."""
+        nodes = nodes or self._value("nodes", _least) or 1
+        per_node = self._value("ntasks-per-node", values.count)
+        tasks = self._value("ntasks", values.count) or nodes * (per_node or 1)
+        nodes = min(nodes, tasks)  # as Slurm has it
+        on_node = -(-tasks // nodes)
+        gpus, gpus_per_task = self._gpus(nodes, on_node)
         if not gpus.type and (kind := self._gpu_type_of_constraint()):
             gpus = GpuRequest(gpus.count, kind)
         cpus_per_task = self._value("cpus-per-task", values.count)
         said = cpus_per_task or self._text("ntasks") or self._text("ntasks-per-node")
-        cpus = tasks * (cpus_per_task or 1) if said else 0
+        cpus = on_node * (cpus_per_task or 1) if said else 0
         cpus = max(cpus, (self._value("cpus-per-gpu", values.count) or 0) * gpus.count)
         memory = self._value("mem", values.mebibytes) or (
             (self._value("mem-per-cpu", values.mebibytes) or 0) * max(cpus, 1)
@@ -138,7 +139,22 @@ class SbatchReader:
         )
         if self._text("mem") == "0":
             self._note("mem", "the memory of a whole node is not asked for; write how much it needs")
-        return NodeShare(tasks, cpus, cpus_per_task or 0, gpus, per_task.count if per_task else 0, memory)
+        return NodeShare(nodes, tasks, cpus, cpus_per_task or 0, gpus, gpus_per_task, memory)
+
+    def _gpus(self, nodes: int, tasks: int) -> tuple[GpuRequest, int]:
+        """GPUs of each node, which has this many tasks, and of each task (0 is unsaid)."""
+        per_task = self._value("gpus-per-task", values.gpus)
+        total = self._value("gpus", values.gpus)
+        if total is not None and total.count % nodes:
+            self._refuse("gpus", f"must be a multiple of the {nodes} nodes, which are alike here")
+        asked = [
+            total and GpuRequest(total.count // nodes, total.type),
+            self._value("gpus-per-node", values.gpus),
+            self._value("gres", values.gres),
+            per_task and GpuRequest(per_task.count * tasks, per_task.type),
+        ]
+        gpus = next((each for each in asked if each is not None), GpuRequest())
+        return gpus, per_task.count if per_task else 0
 
     def _gpu_type_of_constraint(self) -> str:
         """The type of GPU that --constraint names, as many clusters use it; other features are noted."""
@@ -228,20 +244,21 @@ def _program(name: str) -> str:
 def _variables(job: CommandJob, share: NodeShare) -> dict[str, object]:
     """The values of SLURM_* that are known at submission; None is left out."""
     cpus, gpus = job.cpus or 1, job.gpus or None
+    nodes, on_node = job.tasks, -(-share.tasks // job.tasks)
     return {
-        "SLURM_NNODES": 1,
-        "SLURM_JOB_NUM_NODES": 1,
+        "SLURM_NNODES": nodes,
+        "SLURM_JOB_NUM_NODES": nodes,
         "SLURM_NODEID": 0,
         "SLURM_PROCID": 0,
         "SLURM_LOCALID": 0,
         "SLURM_NTASKS": share.tasks,
         "SLURM_NPROCS": share.tasks,
-        "SLURM_TASKS_PER_NODE": share.tasks,
-        "SLURM_NTASKS_PER_NODE": share.tasks,
+        "SLURM_TASKS_PER_NODE": values.by_node(share.tasks, nodes),
+        "SLURM_NTASKS_PER_NODE": on_node,
         "SLURM_CPUS_PER_TASK": share.cpus_per_task or None,
         "SLURM_CPUS_ON_NODE": cpus,
-        "SLURM_JOB_CPUS_PER_NODE": cpus,
-        "SLURM_GPUS": gpus,
+        "SLURM_JOB_CPUS_PER_NODE": cpus if nodes == 1 else f"{cpus}(x{nodes})",
+        "SLURM_GPUS": gpus and gpus * nodes,
         "SLURM_GPUS_ON_NODE": gpus,
         "SLURM_GPUS_PER_TASK": share.gpus_per_task or None,
         "SLURM_MEM_PER_NODE": share.memory_mib or None,

@@ -1,7 +1,7 @@
 #!/bin/sh
-# srun: runs a program once per task of the batch job, all on this node.
+# srun: runs a program once per task of the batch job, on this node or, of several, by starburst-step on all.
 refuse() { echo "srun: $1" >&2; exit 2; }
-tasks= per_task=${SLURM_GPUS_PER_TASK:-} label= kill_all= chdir=
+tasks= per_task=${SLURM_GPUS_PER_TASK:-} label= kill_all= chdir= nodes= per_node= nodelist= relative=
 while [ $# -gt 0 ]; do
   option=$1
   case $option in
@@ -20,8 +20,11 @@ while [ $# -gt 0 ]; do
   esac
   case $name in
     -n|--ntasks) tasks=$value ;;
-    --ntasks-per-node) tasks=${tasks:-$value} ;;
-    -N|--nodes) case $value in 1|1-*) ;; *) refuse "--nodes $value: the job has one node" ;; esac ;;
+    --ntasks-per-node) per_node=$value ;;
+    -N|--nodes) nodes=${value%%-*} ;;
+    -w|--nodelist) nodelist=$value ;;
+    -r|--relative) relative=$value ;;
+    -x|--exclude) refuse "$name is not supported; name the nodes with --nodelist" ;;
     --gpus-per-task) per_task=${value##*:} ;;
     -l|--label) label=1 ;;
     -K|--kill-on-bad-exit) [ "$value" = 0 ] || kill_all=1 ;;
@@ -31,7 +34,19 @@ while [ $# -gt 0 ]; do
 done
 [ $# -gt 0 ] || refuse "no program is given"
 [ -z "$chdir" ] || cd "$chdir" || exit 1
-tasks=${tasks:-${SLURM_NTASKS:-1}}
+for number in "$tasks" "$nodes" "$per_node" "$relative" "$per_task"; do
+  case $number in *[!0-9]*) refuse "$number: must be a number" ;; esac
+done
+if [ "${SLURM_JOB_NUM_NODES:-1}" -gt 1 ]; then
+  case $nodelist in *[!A-Za-z0-9_.,:-]*) refuse "--nodelist $nodelist: write names with commas" ;; esac
+  [ -n "$tasks$nodes$per_node$nodelist" ] || tasks=${SLURM_NTASKS:-1}
+  exec starburst-step "{\"tasks\": ${tasks:-0}, \"nodes\": ${nodes:-0},\
+ \"per_node\": ${per_node:-${SLURM_NTASKS_PER_NODE:-0}}, \"nodelist\": \"$nodelist\",\
+ \"relative\": ${relative:-0}, \"label\": ${label:-0}, \"kill_all\": ${kill_all:-0},\
+ \"gpus_per_task\": ${per_task:-0}}" "$@"
+fi
+case ${nodes:-1} in 1) ;; *) refuse "--nodes $nodes: the job has one node" ;; esac
+tasks=${tasks:-${per_node:-${SLURM_NTASKS:-1}}}
 case $tasks in ''|*[!0-9]*|0) refuse "--ntasks $tasks: must be a number, at least 1" ;; esac
 export SLURM_NTASKS="$tasks" SLURM_NPROCS="$tasks" SLURM_STEP_NUM_TASKS="$tasks" SLURM_STEP_NUM_NODES=1
 

@@ -129,3 +129,10 @@ def dependencies(text: str) -> dict[str, str]:
             raise ValueError("only afterok:JOB and afterany:JOB are kept, by id or name of jobs of Starburst")
         hints.setdefault(key, []).extend(jobs)
     return {key: ",".join(jobs) for key, jobs in hints.items()}
+
+
+def by_node(tasks: int, nodes: int) -> str:
+    """Tasks of each node as Slurm writes them: 2, 2(x3), 3,2."""
+    each, more = divmod(tasks, nodes)
+    runs = [(each + 1, more), (each, nodes - more)]
+    return ",".join(f"{count}(x{times})" if times > 1 else str(count) for count, times in runs if times)

@@ -67,7 +67,7 @@ def read_task(task: Field, local: LocalFiles, overrides: Overrides) -> CommandJo
     task.check(TASK)
     resources = read_resources(task.at("resources"))
     setup, run = task.at("setup").text(), task.at("run").text()
-    if not run:
+    if task.at("run").value in (None, ""):
         task.at("run").refuse("is missing; write the commands of the task")
     if overrides.array:
         read_span(Field(overrides.array, "--array", task.report))

@@ -31,12 +31,13 @@ WORST_FIRST = (Presence.ENDED, Presence.STOPPED, Presence.ENDING, Presence.ABSEN
 class CloudObserver:
     """Asks clouds for the instances of one controller."""
 
-    def __init__(self, context: SkyContext) -> None:
+    def __init__(self, context: SkyContext, *, has_answered: bool = False) -> None:
+        """`has_answered`: a cloud has described a machine that is in the journal."""
         self._context = context
         self._clouds = context.clouds
         self._begun_at = context.clock.wall()
-        #: A cloud has answered in this process, so an error is a passing one.
-        self._has_answered = False
+        #: A cloud has answered, so an error is a passing one.
+        self._has_answered = has_answered
 
     async def identify(self, machine: RentedMachine, status: ClusterStatus) -> None:
         """Learn which instance a machine is, if its cloud describes it; of several all or none.

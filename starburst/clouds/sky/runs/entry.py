@@ -61,6 +61,8 @@ class RunEntry:
     attempt: int
     ranks: list[RankEntry]
     checkpoint: bool = False
+    #: Ranks whose success is that of the run; [] is all of them.
+    deciding: list[int] = field(default_factory=list)
     #: The first stop that was requested, as `outcome.verdict` takes it: end, message, grace_s, and at (wall
     #: seconds). A later stop can only shorten the grace.
     stop: dict[str, Any] | None = None

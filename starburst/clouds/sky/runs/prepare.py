@@ -31,7 +31,7 @@ def prepare(
     """
     slots = sorted(run.slots, key=lambda slot: slot.rank)
     ranks = [RankEntry(slot.where, node=slot.node) for slot in slots]
-    entry = RunEntry(run.job.id, run.attempt, ranks, run.job.checkpoint)
+    entry = RunEntry(run.job.id, run.attempt, ranks, run.job.checkpoint, list(run.workload.deciding))
     why = _refusal(run.workload)
     if why:
         return entry, RunEnded(*entry.key, RunEnd.REFUSED, message=why)

@@ -30,7 +30,7 @@ from starburst.clouds.sky.runs.progress import ProgressCollector
 from starburst.clouds.sky.runs.runtime_values import ValueReader
 from starburst.core.model.events import RunEnd, RunEnded, RunStarted
 from starburst.runs.attempt_dir import log_path
-from starburst.runs.outcome import verdict
+from starburst.runs.outcome import has_decided, verdict
 from starburst.runs.peers import master_port
 from starburst.runs.ports import Run
 
@@ -181,10 +181,13 @@ class RunTable:
         self.advance(entry)
 
     def advance(self, entry: RunEntry) -> None:
-        """Draw the consequences of a change: a failed task ends its gang, and the last end ends the run."""
+        """Draw the consequences of a change: a task that failed, or the last that decides, ends its gang, and
+        the last end ends the run.
+        """
         if entry.end is not None:
             return
-        if any(rank.over and not rank.succeeded for rank in entry.ranks):
+        decided = has_decided([rank.exit if rank.over else None for rank in entry.ranks], entry.deciding)
+        if decided or any(rank.over and not rank.succeeded for rank in entry.ranks):
             for rank in entry.ranks:
                 if not rank.over and rank.told is None:
                     rank.told = float(rank.spec.get("grace_s", 0.0))
@@ -203,7 +206,7 @@ class RunTable:
             lost = await self._lost(entry, rank, self.checkpoints.upload, NOT_UPLOADED) or lost
             if copies:
                 lost = await self._lost(entry, rank, self.checkpoints.bring_home, NOT_HOME) or lost
-        end = verdict(entry.key, [rank.exit for rank in entry.ranks], entry.stop)
+        end = verdict(entry.key, [rank.exit for rank in entry.ranks], entry.stop, entry.deciding)
         end = replace(end, ended_at=self._ended_at(entry))
         if lost:
             end = replace(end, message=f"{end.message}; {lost}" if end.message else lost)

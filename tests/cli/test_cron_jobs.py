@@ -1,0 +1,86 @@
+"""CronJobs on the command line: submitted, listed, explained, suspended, cancelled; what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from starburst.store import cron_jobs
+from tests.cli.conftest import Cli
+from tests.cli.past import Past
+from translator.errors import ManifestErrors
+from translator.intake.texts import read_firsts
+
+EXAMPLE = Path(__file__).parents[2] / "configs" / "examples" / "cron-job.yaml"
+
+
+def test_the_life_of_a_cron_job(cli: Cli, past: Past) -> None:
+    told = cli("submit", EXAMPLE, "-o", "name")
+    cron_job = told.out.strip()
+    assert cron_job.startswith("cronjob/retrain-")
+    assert past.store.requests(9) == []
+    (row,) = json.loads(cli("cronjobs", "-o", "json").out)
+    assert (row["schedule"], row["time_zone"], row["concurrency"]) == ("0 2 * * *", "Europe/Berlin", "Forbid")
+    assert row["next_at"][11:19] in ("00:00:00", "01:00:00")
+    assert cli("explain", cron_job).out.startswith(
+        f"{row['id']} ticks at 0 2 * * * (Europe/Berlin); next on "
+    )
+    assert cli("hold", "cronjob/retrain").out == f"{cron_job} is suspended; its jobs go on\n"
+    assert "suspended" in cli("cronjobs").out
+    assert cli("release", "cronjob/retrain").out == f"{cron_job} ticks again\n"
+    assert "note: replaces the CronJob of this name\n" in cli("submit", EXAMPLE).err
+    assert cli("cancel", cron_job).out == f"{cron_job} is cancelled: it ticks no more\n"
+    assert cron_jobs.every(past.store) == []
+    gone = cli("explain", cron_job)
+    assert (gone.code, gone.err.startswith("error: there is no CronJob")) == (2, True)
+
+
+def test_where_a_job_is_asked_for_a_cron_job_is_told_apart(cli: Cli, past: Past) -> None:
+    told = cli("logs", "cronjob/retrain")
+    assert told.err.startswith("error: cronjob/retrain: is a CronJob; name one of its jobs")
+
+
+def test_a_dry_run_says_what_the_job_of_a_tick_would_do(cli: Cli, past: Past) -> None:
+    told = cli("submit", "--dry-run", EXAMPLE)
+    assert told.out.startswith("retrain would ")
+    assert "a job would be submitted at 0 2 * * *, not now" in told.err
+    assert cron_jobs.every(past.store) == []
+
+
+def test_two_of_one_name_are_refused_and_held_is_suspended(cli: Cli, past: Past) -> None:
+    assert "give each a name of its own" in cli("submit", EXAMPLE, EXAMPLE).err
+    cli("submit", "--hold", EXAMPLE)
+    assert cron_jobs.find(past.store, "retrain").timing.suspended
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ('"0 2 * * *"', '"0 25 * * *"', "spec.schedule: \"0 25 * * *\": hours: '25' is not from 0 to 23"),
+        ("Europe/Berlin", "Berlin", 'spec.timeZone: "Berlin": there is no time zone Berlin'),
+        ("Forbid", "forbid", 'spec.concurrencyPolicy: "forbid": must be Allow or Forbid or Replace'),
+        ("14400", "soon", 'spec.startingDeadlineSeconds: "soon": must be a whole number'),
+        (
+            "jobTemplate",
+            "template",
+            "spec.template: is not a field of a CronJob spec; did you mean jobTemplate?",
+        ),
+        ("Never", "Always", 'spec.jobTemplate.spec.template.spec.restartPolicy: "Always": '),
+    ],
+)
+def test_what_is_wrong_is_refused_by_its_own_path(old: str, new: str, line: str) -> None:
+    with pytest.raises(ManifestErrors) as refused:
+        read_firsts(EXAMPLE.read_text().replace(old, new), "cron", suffix=lambda: "a1b2c")
+    assert line in str(refused.value)
+
+
+def test_what_is_read_otherwise_is_noted() -> None:
+    text = EXAMPLE.read_text().replace("timeZone: Europe/Berlin", "failedJobsHistoryLimit: 3")
+    (item,) = read_firsts(text, "cron", suffix=lambda: "a1b2c")
+    assert item.notes == (
+        "spec.failedJobsHistoryLimit: jobs that ended stay in the listings, with their bills",
+        "spec.timeZone: is not given; the schedule is read in UTC",
+    )
+    assert item.job.max_wait_s == 7200

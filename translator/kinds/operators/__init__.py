@@ -1,0 +1,1 @@
+"""Kinds of operators: JobSet, Kubeflow's training jobs, MPIJob, Volcano Job; one file each."""

@@ -1,0 +1,138 @@
+"""Reads a Volcano Job (batch.volcano.sh/v1alpha1): its tasks as the roles of one gang.
+
+Source: Volcano's documentation of Jobs and of its plugins env, svc and ssh, version 1.10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from translator.field import Field, Fields
+from translator.kinds.operators.environment import master_lines, volcano_lines
+from translator.kinds.operators.roles import RoleJob, TaskRole
+from translator.kinds.read_kind import ReadKind
+from translator.manifests.manifest import MAX_TASKS
+
+GROUP = "batch.volcano.sh/"
+_TOP = Fields("a Volcano Job", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
+_SPEC = Fields(
+    "a Volcano Job spec",
+    read=("maxRetry", "minAvailable", "plugins", "policies", "tasks"),
+    harmless=("minSuccess", "runningEstimate", "schedulerName", "ttlSecondsAfterFinished"),
+    noted={
+        "networkTopology": "Starburst chooses the nodes",
+        "priorityClassName": "priorities are numbers; write the annotation starburst.io/priority",
+        "queue": "queues of Volcano are not used; name one with starburst.io/queue",
+    },
+    refused={"volumes": "claims are not made; make them with kubectl, and name them in the tasks' volumes"},
+)
+_TASK = Fields(
+    "a task of a Volcano Job",
+    read=("maxRetry", "minAvailable", "name", "policies", "replicas", "template"),
+    harmless=("topologyPolicy",),
+    refused={
+        "dependsOn": "all tasks start together; submit what comes first by itself, with starburst.io/after-ok"
+    },
+)
+_POLICY = Fields("a policy", read=("action", "event", "events"), harmless=("exitCode", "timeout"))
+_RESTARTING = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
+_INDEX = 'export VC_TASK_INDEX="$starburst_index" VK_TASK_INDEX="$starburst_index"\n'
+#: Words of programs that start others by ssh.
+_BY_SSH = re.compile(r"\b(?:mpirun|mpiexec|horovodrun|ssh|sshd|pdsh|deepspeed)\b")
+_NO_SSH = (
+    "tasks have no ssh to one another; a program that starts others by ssh, as mpirun does, is run with one "
+    "task, or with torchrun in several"
+)
+
+
+def is_volcano_job(document: Field) -> bool:
+    """Whether a document is a Job of Volcano."""
+    version = document.at("apiVersion").value
+    return document.at("kind").value == "Job" and isinstance(version, str) and version.startswith(GROUP)
+
+
+def read_volcano_job(document: Field) -> ReadKind:
+    """A Volcano Job as a gang; problems and notes go to its report."""
+    document.check(_TOP)
+    spec = document.at("spec")
+    spec.check(_SPEC)
+    tasks = spec.at("tasks").items()
+    if not tasks:
+        spec.at("tasks").refuse("is missing; write at least one, with replicas and a template")
+    roles = [_role(task) for task in tasks]
+    size = sum(role.replicas for role in roles)
+    least = spec.at("minAvailable").whole(0)
+    if least not in (None, 0, size) and size:
+        spec.at("minAvailable").note(f"all {size} tasks start together, or none")
+    plugins = spec.at("plugins")
+    lines = _plugins(plugins, {role.name: role.replicas for role in roles}, size)
+    _judge_ssh(plugins.at("ssh"), roles, size)
+    if "env" in plugins.entries():
+        roles = [replace(role, lines=_INDEX) for role in roles]
+    restarts = any(_restarts(each) for each in (spec, *tasks))
+    limit = spec.at("maxRetry").whole(0)
+    retries = (3 if limit is None else limit) if restarts else 0
+    return RoleJob(document, roles, lines, {"backoffLimit": retries}, "VC_…").read()
+
+
+def _role(task: Field) -> TaskRole:
+    task.check(_TASK)
+    replicas, template = task.at("replicas").whole(0, MAX_TASKS), task.at("template")
+    if template.value is None:
+        template.refuse("is missing; write the pod template of its tasks")
+    count = 1 if replicas is None else replicas
+    name = task.at("name").text() or "default"
+    return TaskRole(name, count, template, deciding=count if _completes(task) else 0)
+
+
+def _completes(task: Field) -> bool:
+    """Whether the job has succeeded when these tasks have."""
+    return any(
+        policy.at("event").value == "TaskCompleted" and policy.at("action").value == "CompleteJob"
+        for policy in _policies(task)
+    )
+
+
+def _restarts(owner: Field) -> bool:
+    """Whether a policy restarts what failed; the job is run again as a whole then."""
+    found = False
+    for policy in _policies(owner):
+        if policy.at("action").value in _RESTARTING:
+            policy.note(
+                "a failed task ends the run, and the job is run again as a whole, maxRetry times at most"
+            )
+            found = True
+    return found
+
+
+def _policies(owner: Field) -> Sequence[Field]:
+    policies = owner.at("policies").items()
+    for policy in policies:
+        policy.check(_POLICY)
+    return policies
+
+
+def _judge_ssh(plugin: Field, roles: Sequence[TaskRole], size: int) -> None:
+    """Refuse ssh between tasks to programs that name it; others list the plugin by habit."""
+    if plugin.value is None or size == 1:
+        return
+    named = any(_BY_SSH.search(word) for role in roles for word in role.words)
+    if named or not all(role.has_command for role in roles):
+        plugin.refuse(_NO_SSH, show=False)
+    else:
+        plugin.note("tasks have no ssh to one another; the commands do not name it")
+
+
+def _plugins(plugins: Field, replicas: Mapping[str, int], size: int) -> str:
+    """The variables that the plugins give; a plugin without which the job would not run is refused."""
+    lines = ""
+    for name, plugin in plugins.entries().items():
+        if name == "svc":
+            lines = volcano_lines(replicas)
+        elif name == "pytorch":
+            lines = master_lines(size, 23_456)
+        elif name not in ("env", "ssh"):
+            plugin.refuse("is a plugin that Starburst does not know; remove it", show=False)
+    return lines

@@ -1,0 +1,113 @@
+#!/bin/sh
+# starburst-ray: starts a Ray of the job's own on all tasks of a gang, runs a program on it, and ends it.
+# Arguments: run|submit|serve, a runtime environment (JSON or ""), and the program; on the other tasks, where the
+# first calls it: join. Each line of STARBURST_RAY_OPTIONS has a number of tasks and their options of ray start.
+# Ray's own stop command would end other Rays of this user, so it is not called.
+say() { echo "starburst: $1" >&2; }
+mode=$1 runtime_env=$2
+shift 2
+command -v ray >/dev/null 2>&1 || { say "the image has no ray; choose one that has it, or install it"; exit 127; }
+# Seconds between SIGTERM and SIGKILL of a job that is stopped: the site has its own grace.
+export RAY_JOB_STOP_WAIT_TIME_S="${RAY_JOB_STOP_WAIT_TIME_S:-600}"
+nodes=${STARBURST_WORLD_SIZE:-1} head=${SLURM_JOB_NODELIST%%,*} ending= program= job= workers=
+# Ray knows a machine that is alone by another address than the loopback's.
+case $head in 127.*|::1) at= ;; *) at="--node-ip-address=$SLURMD_NODENAME" ;; esac
+own=$(printf '%s\n' "$STARBURST_RAY_OPTIONS" | {
+  rank=${STARBURST_RANK:-0}
+  while read -r count words; do
+    [ "$rank" -ge "$count" ] || { echo "$words"; break; }
+    rank=$((rank - count))
+  done
+})
+common="--block --min-worker-port=0 --max-worker-port=0 --disable-usage-stats $at $own"
+if [ "$mode" = join ]; then
+  until eval "ray start --address=$RAY_ADDRESS $common"; do sleep 1; done
+  exit
+fi
+# Several Rays may share a machine: the usual ports if they are free, and no fixed range of ports for workers.
+free_port() {
+  python3 -c 'import socket, sys
+for port in (int(sys.argv[1]), 0):
+    with socket.socket() as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind(("", port))
+        except OSError:
+            continue
+        print(trial.getsockname()[1])
+        break' "$1"
+}
+port=$(free_port 6379) clients=$(free_port 10001) || exit 1
+where=$(mktemp -d /tmp/ray-XXXXXX) || exit 1
+stop() {
+  ending=1
+  if [ -n "$job" ]; then
+    ray job stop --no-wait "$job" >/dev/null 2>&1  # its log is followed to its end
+  elif [ -n "$program" ]; then
+    kill "$program" 2>/dev/null
+  fi
+}
+trap stop TERM INT
+eval "exec ray start --head --port=$port --ray-client-server-port=$clients --temp-dir=$where $common" \
+  >"$where.log" 2>&1 &
+ray=$!
+export RAY_ADDRESS="$head:$port"
+if [ "$nodes" -gt 1 ]; then
+  starburst-step "{\"tasks\": $((nodes - 1)), \"nodes\": $((nodes - 1)), \"per_node\": 1, \"nodelist\": \"\",\
+ \"relative\": 1, \"label\": 0, \"kill_all\": 1, \"gpus_per_task\": 0}" starburst-ray join "" >>"$where.log" 2>&1 &
+  workers=$!
+fi
+python3 - "$nodes" "$ray" <<'END'
+import os, sys, time
+import ray
+until = time.monotonic() + 600
+while True:
+    with open(f"/proc/{sys.argv[2]}/stat") as stat:
+        if stat.read().rpartition(")")[2].split()[0] == "Z":
+            sys.exit(1)
+    try:
+        ray.init(address=os.environ["RAY_ADDRESS"], logging_level="ERROR", log_to_driver=False)
+        break
+    except (ConnectionError, RuntimeError, ValueError):
+        if time.monotonic() > until:
+            raise
+        time.sleep(0.5)
+while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[1]):
+    if time.monotonic() > until:
+        sys.exit("starburst: not all nodes of Ray came within 600 s")
+    time.sleep(0.2)
+END
+code=$?
+[ "$code" -eq 0 ] || { say "Ray did not start:"; tail -n 20 "$where.log" >&2; ending=1; }
+if [ "$mode" = submit ] && [ -z "$ending" ] && ! ray job list >/dev/null 2>&1; then
+  [ -z "$runtime_env" ] ||
+    { say "a runtime environment needs Ray's job submission: install ray[default]"; code=2 ending=1; }
+  say "Ray's job submission is not installed; the program runs beside the head"
+  mode=run
+  set -- sh -c "$*"
+fi
+if [ -z "$ending" ]; then
+  case $mode in
+    serve) say "Ray is up at $RAY_ADDRESS until this job ends"; program=$ray ;;
+    submit)
+      job="${STARBURST_JOB:-job}-${STARBURST_ATTEMPT:-1}"
+      # Its exit code is kept: that of ray job submit is 1 for any failure.
+      set -- --submission-id "$job" -- sh -c "($*
+); code=\$?; echo \$code >$where.code; exit \$code"
+      [ -z "$runtime_env" ] || set -- --runtime-env-json "$runtime_env" "$@"
+      ray job submit "$@" & program=$! ;;
+    *) "$@" & program=$! ;;
+  esac
+  [ -z "$ending" ] || stop  # a signal came meanwhile
+  wait "$program"
+  code=$?
+  while kill -0 "$program" 2>/dev/null; do  # a signal cut the wait short
+    wait "$program"
+    code=$?
+  done
+fi
+[ ! -s "$where.code" ] || code=$(cat "$where.code")
+kill "$ray" $workers 2>/dev/null
+wait
+rm -rf "$where" "$where.log" "$where.code"
+exit "$code"
