@@ -135,6 +135,9 @@ class LocalCloud:
         self._tell(machine)
         self._wake.ring()
 
+    async def prepare(self, run: Run) -> None:
+        """See `Cloud`. Jobs run on the host, without their image."""
+
     async def terminate(self, instance_id: str) -> None:
         """See `Cloud`."""
         machine = self._machine(instance_id)

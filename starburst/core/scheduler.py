@@ -17,12 +17,14 @@ from starburst.core.model.events import (
     EditRequested,
     Event,
     HoldRequested,
+    ImagesReported,
     InstanceFailed,
     InstanceGone,
     InstanceReachable,
     InstanceReady,
     InstanceUnfit,
     InstanceUnreachable,
+    JobsNotKeptApart,
     JobSubmitted,
     LeaveRuled,
     NodesChanged,
@@ -59,12 +61,14 @@ from starburst.core.steps.machines import (
     fence,
     fence_at,
     forgo_unknown,
+    images_reported,
     instance_failed,
     instance_gone,
     instance_reachable,
     instance_ready,
     instance_unfit,
     instance_unreachable,
+    not_kept_apart,
 )
 from starburst.core.steps.offload import pack, pack_at, recall
 from starburst.core.steps.progress import progressed
@@ -359,5 +363,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     InstanceUnreachable: instance_unreachable,
     InstanceReachable: instance_reachable,
     InstanceUnfit: instance_unfit,
+    ImagesReported: images_reported,
+    JobsNotKeptApart: not_kept_apart,
     Tick: _tick,
 }

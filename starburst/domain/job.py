@@ -149,6 +149,8 @@ class Job(_HasShape):
     stays: str = ""
     #: Whether each of its tasks takes a node, or a rented machine, that no other of its tasks is on.
     spread: bool = False
+    #: The image that it runs in on an instance; "" if it runs on the host.
+    image: str = ""
 
     def __post_init__(self) -> None:
         """Derive the shape, which the scheduler reads a dozen times per job."""

@@ -111,6 +111,12 @@ class Cloud(RunSite, Protocol):
     async def launch(self, instance_id: str, offer: Offer) -> None:
         """Rent a machine under this intent, or adopt the one that was rented; one intent never makes two."""
 
+    async def prepare(self, run: Run) -> None:
+        """Have what a run needs brought to its instances while they come up, as far as that can be done.
+
+        A hint: the start comes later and does what was not done.
+        """
+
     async def terminate(self, instance_id: str) -> None:
         """Begin to terminate a machine. InstanceGone comes when the cloud confirms, also if it never was."""
 

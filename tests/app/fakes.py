@@ -248,6 +248,9 @@ class FakeSite:
             lambda now: self.world.launch(instance_id, offer, now, self.controller),
         )
 
+    async def prepare(self, run: Run) -> None:
+        await self._call(f"prepare {run.job.id}/{run.attempt}", lambda _: None)
+
     async def terminate(self, instance_id: str) -> None:
         await self._call(f"terminate {instance_id}", lambda now: self.world.terminate(instance_id, now))
 

@@ -18,6 +18,7 @@ from starburst.core.model.events import (
     RunStarted,
 )
 from starburst.domain.job import Phase
+from starburst.policy.waiting import hours
 from tests.builders import HOUR, Desk, job, launches, node, offer, returns, split_gang, starts, stops
 
 
@@ -293,3 +294,14 @@ def test_a_node_that_shrinks_below_its_runs_is_no_contradiction():
     desk.tell()
     desk.ended("a")
     assert desk["b"].phase is Phase.STARTING
+
+
+@pytest.mark.parametrize(("told_s", "ran_s"), [(None, 600.0), (60.0, 60.0), (-5.0, 0.0), (9_999.0, 600.0)])
+def test_a_job_ended_when_its_site_says_within_what_can_be(told_s: float | None, ran_s: float) -> None:
+    desk = Desk(1)
+    desk.submit(job("a"))
+    desk.started("a")
+    desk.now = 600.0
+    desk.tell(RunEnded("a", 1, RunEnd.EXITED, 0, ended_at=told_s))
+    assert desk["a"].ended_at == ran_s
+    assert desk.why("a", "succeeded") == f"finished after {hours(ran_s)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from starburst.core.model.actions import StopRun
 from starburst.core.model.events import (
     CancelRequested,
     HoldRequested,
@@ -13,7 +14,8 @@ from starburst.core.model.events import (
 )
 from starburst.core.views.explain import explain, foretell
 from starburst.core.views.snapshot import restore
-from tests.builders import HOUR, MINUTE, Desk, job, launches, snapshot, starts
+from starburst.domain.job import Site
+from tests.builders import HOUR, MINUTE, Desk, job, launches, returns, snapshot, starts
 
 
 def clock(at: float) -> str:
@@ -147,3 +149,48 @@ def test_one_that_is_suspended_while_it_is_being_cancelled_is_cancelled() -> Non
     desk.cancel("a")
     desk.ended("a", RunEnd.SUSPENDED)
     assert desk.phase("a") == "cancelled"
+
+
+SUSPENDED = HoldRequested("a", stops="its user suspended its Job")
+
+
+@pytest.mark.parametrize("how", [RunEnd.STOPPED, RunEnd.LOST])
+def test_one_that_is_suspended_in_the_cloud_is_stopped_with_its_grace_and_held_without_a_loss(
+    how: RunEnd,
+) -> None:
+    desk = Desk(1)
+    desk.submit(job("a", cloud="only", grace_s=20.0))
+    desk.offload("a")
+    (stop,) = desk.tell(SUSPENDED)
+    assert stop == StopRun("a", 1, Site.CLOUD, 20.0)
+    assert sentence(desk, "a").startswith("is being stopped on i-000001: its user suspended it")
+    assert not desk.tell(SUSPENDED), "it is known"
+    assert returns(desk.ended("a", how)) == ["i-000001"]
+    assert (desk.phase("a"), desk["a"].losses) == ("held", 0)
+    assert desk.why("a", "suspended") == "run 1 was ended, as its user suspended it"
+    assert not desk.wait(HOUR)
+    assert launches(desk.release("a")) == ["small"]
+
+
+def test_one_that_is_suspended_on_its_way_to_the_cloud_gives_its_machine_back() -> None:
+    desk = Desk(1)
+    desk.submit(job("a", cloud="only"))
+    assert returns(desk.tell(SUSPENDED)) == ["i-000001"]
+    assert desk.phase("a") == "held"
+
+
+def test_one_that_ends_before_the_suspension_takes_effect_has_ended() -> None:
+    desk = Desk(1)
+    desk.submit(job("a", cloud="only"))
+    desk.offload("a")
+    desk.tell(SUSPENDED)
+    desk.ended("a")
+    assert desk.phase("a") == "succeeded"
+
+
+def test_on_the_cluster_it_is_the_site_that_ends_the_run_of_a_suspended_job() -> None:
+    desk = Desk(1)
+    desk.submit(job("a"))
+    desk.started("a")
+    assert not desk.tell(SUSPENDED)
+    assert desk.phase("a") == "running"

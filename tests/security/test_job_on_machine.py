@@ -24,9 +24,9 @@ from starburst.core.model.events import (
 from starburst.domain.images import is_image
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
+from tests.clouds.sky.agent_machine import Machine, spec
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import Life, play, ready, run_of
-from tests.clouds.sky.test_agent import Machine, spec
 from tests.translator.manifests import errors
 from tests.translator.manifests import job as translated
 

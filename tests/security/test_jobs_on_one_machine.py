@@ -15,7 +15,7 @@ import pytest
 
 from starburst.clouds.sky.agent import firewall
 from starburst.clouds.sky.agent.task_account import FIRST_ID, LAST_ID
-from tests.clouds.sky.test_agent import Machine, spec, text
+from tests.clouds.sky.agent_machine import Machine, spec, text
 
 pytestmark = [
     pytest.mark.processes,

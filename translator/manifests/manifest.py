@@ -161,6 +161,7 @@ def _submission(
         workload=hints.workload,
         alone_per_s=hints.alone_per_s,
         spread=hints.spread,
+        image="" if manifest.report.on_host else pod.workload.image or "",
     )
     workload = replace(pod.workload, on_host=manifest.report.on_host)
     text = _as_json(manifest)

@@ -36,6 +36,13 @@ class ReferencedData:
 
     namespace: str
     data: Mapping[Reference, Mapping[str, str] | None] = field(repr=False)
+    #: `binaryData` of ConfigMaps, which variables do not see; bytes that are no text as surrogates.
+    binary: Mapping[Reference, Mapping[str, str]] = field(default_factory=dict, repr=False)
+
+    def file_data(self, reference: Reference) -> Mapping[str, str] | None:
+        """What volumes have of an object; None if it is missing."""
+        found = self.data.get(reference)
+        return None if found is None else {**found, **self.binary.get(reference, {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +146,7 @@ def evaluate(manifest: Mapping[str, Any], found: ReferencedData, here: TaskHost)
         (word, expanded(word, environment, fidelity))
         for word in (*parts.container.at("command").items(), *parts.container.at("args").items())
     ]
-    files = _files(parts, found.namespace, found.data.get, fidelity)
+    files = _files(parts, found.namespace, found.file_data, fidelity)
     secrets: dict[ShellExpression, str] = {
         ShellExpression(f"${{{k}}}"): v or "" for k, v in environment.secrets.items()
     }

@@ -13,7 +13,14 @@ import structlog
 
 from starburst.aio import Backoff, TaskSet, answer_within
 from starburst.app.daemon.shortages import ShortageRetry
-from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun, TerminateInstance
+from starburst.core.model.actions import (
+    Action,
+    LaunchInstance,
+    PrepareRun,
+    StartRun,
+    StopRun,
+    TerminateInstance,
+)
 from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Workload
@@ -59,7 +66,9 @@ class Performer:
 
     def perform(self, action: Action) -> asyncio.Task[None]:
         """Start an action; it runs after all earlier ones of the same job or instance."""
-        subject = action.job_id if isinstance(action, StartRun | StopRun) else action.instance_id
+        subject = (
+            action.instance_id if isinstance(action, LaunchInstance | TerminateInstance) else action.job_id
+        )
         previous = self._last.get(subject)
         task = self._tasks.ensure((action.key, next(self._count)), lambda: self._after(previous, action))
         self._last[subject] = task
@@ -97,8 +106,8 @@ class Performer:
     async def _after(self, previous: asyncio.Task[None] | None, action: Action) -> None:
         if previous is not None:
             await asyncio.wait([previous])
-        error = await self._try(action, TRIES if isinstance(action, StartRun | LaunchInstance) else None)
-        if error is not None:
+        error = await self._try(action, _tries(action))
+        if error is not None and not isinstance(action, PrepareRun):
             # The run or instance may or may not have started. It is stopped to be sure; the site then reports
             # its end, and the core tries again or elsewhere.
             self._given_up[action.key] = error
@@ -135,6 +144,9 @@ class Performer:
                 await self._site(site).start(Run(job, attempt, slots, workload))
             case StopRun(job_id, attempt, site, grace_s):
                 await self._site(site).stop(job_id, attempt, grace_s)
+            case PrepareRun(job_id, attempt, slots):
+                job, workload = await self._find(job_id)
+                await self._cloud.prepare(Run(job, attempt, slots, workload))
             case LaunchInstance(instance_id, offer_name, nodes):
                 await self._cloud.launch(instance_id, self._offer(offer_name).times(nodes))
             case TerminateInstance(instance_id):
@@ -142,6 +154,13 @@ class Performer:
 
     def _site(self, site: Site) -> RunSite:
         return self._cluster if site is Site.CLUSTER else self._cloud
+
+
+def _tries(action: Action) -> int | None:
+    """How often an action is tried; None is without end. What is only prepared is tried once."""
+    if isinstance(action, PrepareRun):
+        return 1
+    return TRIES if isinstance(action, StartRun | LaunchInstance) else None
 
 
 def _words(error: Exception) -> str:

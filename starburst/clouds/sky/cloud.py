@@ -20,6 +20,7 @@ from starburst.clouds.sky.machines.entry import MachineEntry, load_recent_machin
 from starburst.clouds.sky.machines.liveness_watch import LivenessWatch
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.machines.observer import CloudObserver
+from starburst.clouds.sky.prefetch import ImagePrefetch
 from starburst.clouds.sky.runs.exchange import Exchanges
 from starburst.clouds.sky.runs.run_table import Activity, RunTable
 from starburst.core.model.events import OffersChanged, SiteSynced
@@ -52,6 +53,7 @@ class SkyCloud:
         self._exchanges = Exchanges(context, self._runs)
         self._observer = CloudObserver(context, has_answered=any(entry.instances for entry in entries))
         self._liveness = LivenessWatch(context, self.machines, self._observer)
+        self._prefetch = ImagePrefetch(context, self.machines, self._observer)
         self._nudges = Debounce(self._exchange_where_tasks_are, NUDGE_S)
 
     # --- runs --------------------------------------------------------------------------------------------
@@ -86,6 +88,10 @@ class SkyCloud:
             machine.save()
             self.machines[instance_id] = machine
         self._resume(self.machines[instance_id])
+
+    async def prepare(self, run: Run) -> None:
+        """See `Cloud`. Returns at once; images are pulled as soon as somebody can log in."""
+        self._prefetch.expect(run)
 
     async def terminate(self, instance_id: str) -> None:
         """See `Cloud`. Returns once that is journaled.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
 
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
@@ -29,20 +30,41 @@ class ClusterValues:
         """
         parsed = json.loads(manifest)
         namespace = parsed["metadata"].get("namespace") or self._namespace
-        return ReferencedData(namespace, await self.read(references(parsed, namespace)))
+        found = await self._objects(references(parsed, namespace))
+        binary = {each: _decoded(one.get("binaryData")) for each, one in found.items() if one is not None}
+        return ReferencedData(namespace, _data(found), {each: data for each, data in binary.items() if data})
 
     async def read(self, wanted: Collection[Reference]) -> dict[Reference, Mapping[str, str] | None]:
-        """The data of each; None is not there. Raises as above."""
+        """The data of each, without `binaryData`; None is not there. Raises as above."""
+        return _data(await self._objects(wanted))
+
+    async def _objects(self, wanted: Collection[Reference]) -> dict[Reference, Mapping[str, Any] | None]:
         if not wanted:
             return {}
         try:
             async with await self._connect() as api:
-                return {each: await _data(api, each) for each in wanted}
+                return {each: await _object(api, each) for each in wanted}
         except (ApiUnreachableError, KubeCredentialsError) as error:
             raise NotNowError(str(error)) from None
 
 
-async def _data(api: Api, wanted: Reference) -> Mapping[str, str] | None:
+def _data(found: Mapping[Reference, Mapping[str, Any] | None]) -> dict[Reference, Mapping[str, str] | None]:
+    return {each: None if one is None else _values(each, one) for each, one in found.items()}
+
+
+def _values(of: Reference, found: Mapping[str, Any]) -> Mapping[str, str]:
+    plain: Mapping[str, str] = found.get("data") or {}
+    return _decoded(plain) if of.kind == SECRET else plain
+
+
+def _decoded(data: Mapping[str, str] | None) -> dict[str, str]:
+    """Values in base64; bytes that are no text become surrogates, as Python has them in variables."""
+    return {
+        key: base64.b64decode(text).decode(errors="surrogateescape") for key, text in (data or {}).items()
+    }
+
+
+async def _object(api: Api, wanted: Reference) -> Mapping[str, Any] | None:
     secret = wanted.kind == SECRET
     try:
         found = await api.find(SECRETS if secret else CONFIG_MAPS, wanted.namespace, wanted.name)
@@ -53,10 +75,4 @@ async def _data(api: Api, wanted: Reference) -> Mapping[str, str] | None:
             f"Starburst may not read {wanted} in namespace {wanted.namespace}; let its account get "
             f"{'secrets' if secret else 'configmaps'} there"
         ) from None
-    if found is None:
-        return None
-    data: dict[str, str] = found.get("data") or {}
-    if not secret:
-        return data
-    # Bytes that are no text go through a variable as they are: so does Python have them there.
-    return {key: base64.b64decode(text).decode(errors="surrogateescape") for key, text in data.items()}
+    return found

@@ -82,4 +82,21 @@ class TerminateInstance:
         return f"terminate/{self.instance_id}"
 
 
-Action = StartRun | StopRun | LaunchInstance | TerminateInstance
+@value
+class PrepareRun:
+    """Have the image of a job pulled where its next attempt will start, while that comes up.
+
+    A hint: what is not prepared is done at the start.
+    """
+
+    job_id: str
+    attempt: int
+    slots: tuple[Slot, ...]
+
+    @property
+    def key(self) -> str:
+        """Idempotency key."""
+        return f"prepare/{self.job_id}/{self.attempt}"
+
+
+Action = StartRun | StopRun | PrepareRun | LaunchInstance | TerminateInstance

@@ -74,9 +74,22 @@ def _machines(n: Numbers) -> str:
     """The instances that an offloaded job rents or joins; rows of older versions have no `joins`."""
     rate = f"{n['offers']} at {usd(n['rate'])}/h"
     if n.get("joins"):
-        return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway"
+        return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway{_image(n)}"
     why = f": {n['gang']}" if n.get("gang") else ""
     return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}{why}"
+
+
+def _image(n: Numbers) -> str:
+    """Whether a job's image is on the instance that it joins; "" if that is not known."""
+    if "pull_s" not in n:
+        return ""
+    if not n["pull_s"]:
+        return " and has its image"
+    return f"; its image is not there: about {_span(n, 'pull_s')} to pull it"
+
+
+def _together(n: Numbers) -> str:
+    return f"; jobs there are not kept apart from it: {n['together']}" if n.get("together") else ""
 
 
 def _company(n: Numbers) -> str:
@@ -103,7 +116,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "capped": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
     "cap-warned": lambda n: f"{usd(n['spent'])} is spent of {n['title']}",
     "cap-reached": lambda n: f"{usd(n['spent'])} is spent of {n['title']}: {AT_CAP[str(n['then'])]}",
-    "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']})",
+    "started": lambda n: f"runs on {n['where']} (attempt {n['attempt']}){_together(n)}",
     "stalled": lambda n: f"is held up on {n['where']}: {n['message']}",
     "goes-on": lambda n: f"goes on on {n['where']}: what held it up is over",
     "succeeded": lambda n: f"finished after {_span(n, 'runtime_s')}",

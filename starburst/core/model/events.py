@@ -43,9 +43,13 @@ class CancelRequested:
 
 @value
 class HoldRequested:
-    """A user holds a waiting job, which then leaves the queue."""
+    """A user holds a waiting job, which then leaves the queue.
+
+    `stops`: why the job is also taken off the cloud if it is there; "": what has left goes on.
+    """
 
     job_id: str
+    stops: str = ""
 
 
 @value
@@ -138,6 +142,7 @@ class RunEnded:
     """An attempt of a job is over and nothing of it is alive.
 
     `outage`: the attempt was not started because its site failed, so other starts would fail too.
+    `ended_at`: when it ended by its site, scheduler seconds; None is now.
     """
 
     job_id: str
@@ -146,6 +151,7 @@ class RunEnded:
     exit_code: int | None = None
     message: str = ""
     outage: bool = False
+    ended_at: float | None = None
 
 
 @value
@@ -223,6 +229,25 @@ class InstanceUnfit:
 
 
 @value
+class JobsNotKeptApart:
+    """The jobs of an instance can read and end each other; `why` "": they cannot."""
+
+    instance_id: str
+    why: str
+
+
+@value
+class ImagesReported:
+    """The images that an instance has; replaces what was reported before.
+
+    Each with the seconds that its pull took there, None if it was not pulled for a job.
+    """
+
+    instance_id: str
+    images: tuple[tuple[str, float | None], ...]
+
+
+@value
 class Tick:
     """No event except the passing of time."""
 
@@ -249,5 +274,7 @@ Event = (
     | InstanceUnreachable
     | InstanceReachable
     | InstanceUnfit
+    | ImagesReported
+    | JobsNotKeptApart
     | Tick
 )

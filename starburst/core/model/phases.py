@@ -21,6 +21,7 @@ class StopReason(str, Enum):
     CAP = "cap"  # a cap is reached: the job queues
     REQUEUE = "requeue"  # by its user: the job queues with a new wait
     LOST = "lost"  # an instance of its gang is gone: the job queues, and the loss counts
+    SUSPEND = "suspend"  # its user keeps it from running: the job is held
     PREEMPTED = "preempted"  # the cloud preempted an instance of its gang: the job queues
 
 

@@ -1,4 +1,4 @@
-"""Learnt throughputs of jobs, alone and on shared instances."""
+"""What is learnt of jobs in the cloud: throughputs alone and on shared instances, pulls of images."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starburst.domain.job import Job
+from starburst.policy.image_pulls import PullTimes
 from starburst.policy.packing.colocation import Colocation
 from starburst.policy.packing.solo_throughput import Alone
 
@@ -23,10 +24,11 @@ def _table() -> Colocation:
 
 @dataclass(slots=True)
 class Speeds:
-    """The co-location table and the solo rates."""
+    """The co-location table, the solo rates, and the pulls of images."""
 
     table: Colocation = field(default_factory=_table)
     alone: Alone = field(default_factory=Alone)
+    pulls: PullTimes = field(default_factory=PullTimes)
     #: Cache: version of the table, and its workloads at that version.
     _known: tuple[int, frozenset[str]] = (-1, frozenset())
 
@@ -38,9 +40,14 @@ class Speeds:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data for `restored`."""
-        return {"table": self.table.snapshot(), "alone": self.alone.snapshot()}
+        return {
+            "table": self.table.snapshot(),
+            "alone": self.alone.snapshot(),
+            "pulls": self.pulls.snapshot(),
+        }
 
     @classmethod
     def restored(cls, snapshot: Mapping[str, Any]) -> Speeds:
         """The inverse of `snapshot`."""
-        return cls(Colocation.restored(snapshot["table"]), Alone.restored(snapshot["alone"]))
+        pulls = PullTimes.restored(snapshot.get("pulls", {}))  # snapshots of older versions have none
+        return cls(Colocation.restored(snapshot["table"]), Alone.restored(snapshot["alone"]), pulls)

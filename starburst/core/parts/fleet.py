@@ -13,6 +13,7 @@ from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.domain.value import value
+from starburst.policy.image_pulls import pull_cost
 from starburst.policy.packing.gangs import GangMachine, gang_machine
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
@@ -71,7 +72,7 @@ class Fleet:
         self._priced_for: tuple[int, tuple[Offer, ...]] = (-1, ())
         #: The packer's state from the last consolidation.
         self.memory = Memory()
-        #: Learnt throughputs of jobs alone and on shared instances.
+        #: Learnt throughputs of jobs alone and on shared instances, and seconds of pulls.
         self.speeds = Speeds()
 
     def available(self, now: float) -> list[Offer]:
@@ -265,8 +266,17 @@ class Fleet:
         ]
         if not fitting:
             return ()
-        place = min(fitting, key=lambda instance: instance.free.largest_share(instance.offer.resources))
+        place = min(fitting, key=lambda instance: self._distance(leaver.job, instance))
         return tuple(Slot(rank, place.id, demand) for rank, demand in enumerate(leaver.job.tasks))
+
+    def _distance(self, job: Job, instance: InstanceRecord) -> tuple[int, float]:
+        """What the pull of the job's image there costs, micro-dollars; of equal ones the tightest fit."""
+        cost = pull_cost(self.pull_s(job, instance), instance.rate, instance.share_of(job.resources))
+        return cost.micro_usd, instance.free.largest_share(instance.offer.resources)
+
+    def pull_s(self, job: Job, instance: InstanceRecord) -> float:
+        """Seconds that a job would wait on a running instance for the pull of its image."""
+        return self.speeds.pulls.expected_s(job.image) if instance.lacks(job.image) else 0.0
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
         """Assign exactly these slots to the job; returns how many instances' bills are new to it."""

@@ -43,6 +43,14 @@ class InstanceRecord:
     held: dict[str, Resources] = field(default_factory=dict)
     #: Share and time interval of each use, by which the bill is divided (policy/cost_allocation.py).
     uses: list[Use] = field(default_factory=list)
+    #: Images that it has; None if it never told.
+    images: tuple[str, ...] | None = None
+    #: Why its jobs are not kept apart; "" if they are, as far as is known.
+    together: str = ""
+
+    def lacks(self, image: str) -> bool:
+        """Whether a job with this image would wait there for a pull, as far as that is known."""
+        return bool(image) and self.images is not None and image not in self.images
 
     def cost(self, now: float) -> Money:
         """Its cost up to `now`."""

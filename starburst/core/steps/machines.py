@@ -1,4 +1,4 @@
-"""Events of instances (ready, failed, gone, unreachable, unfit) and their effects on the jobs there."""
+"""Events of instances (ready, failed, gone, unreachable, unfit, images) and their effects on jobs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from math import inf
 
 from starburst.core.model.actions import Slot, TerminateInstance
 from starburst.core.model.events import (
+    ImagesReported,
     InstanceFailed,
     InstanceGone,
     InstanceReachable,
     InstanceReady,
     InstanceUnfit,
     InstanceUnreachable,
+    JobsNotKeptApart,
 )
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
@@ -188,6 +190,31 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
         if _on(instance, record.moving):
             _forgo(state, record, instance, f"{instance.id} takes no work")
+
+
+def not_kept_apart(state: State, event: JobsNotKeptApart) -> None:
+    """Record whether an instance keeps its jobs apart; the start of each says so."""
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None:
+        state.ignore(event, "no such machine, or it has ended")
+        return
+    instance.together = event.why
+    state.touch_instance(instance)
+
+
+def images_reported(state: State, event: ImagesReported) -> None:
+    """Record the images of an instance, and learn from the pulls that are new."""
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None:
+        state.ignore(event, "no such machine, or it has ended")
+        return
+    known = instance.images or ()
+    for image, seconds in event.images:
+        if seconds is not None and image not in known:
+            state.fleet.speeds.pulls.observe(image, seconds)
+            state.changes.speeds = state.fleet.speeds.snapshot()
+    instance.images = tuple(sorted({image for image, _ in event.images}))
+    state.touch_instance(instance)
 
 
 def fence_at(state: State) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from starburst.core.model.actions import LaunchInstance, places
+from starburst.core.model.actions import LaunchInstance, PrepareRun, Slot, places
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.fleet import Leaver, Packed
@@ -105,6 +105,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
         offers=", ".join([machine.offer.title for machine in machines]),
         rate=sum([machine.rate.micro_usd for machine in machines]),
         joins=", ".join([machine.id for machine in machines]) if record.id in packed.joined else "",
+        **_image(state, record.job, machines),
         sharers=", ".join(dict.fromkeys(others)),
         **({"gang": packed.whys[record.id]} if record.id in packed.whys else {}),
     )
@@ -116,6 +117,8 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
             launch(state, machine)
     if state.fleet.ready(record.slots):
         start(state, record, Site.CLOUD, record.slots)
+    else:
+        prepare(state, record, record.slots)
 
 
 def launch(state: State, machine: InstanceRecord) -> None:
@@ -128,6 +131,19 @@ def launch(state: State, machine: InstanceRecord) -> None:
     }
     state.decide(machine.id, "launched", **numbers)
     state.do(LaunchInstance(machine.id, machine.offer.name, machine.offer.nodes))
+
+
+def prepare(state: State, record: JobRecord, slots: tuple[Slot, ...]) -> None:
+    """Have a job's image pulled on instances that come up, on which its next attempt will start."""
+    if record.job.image:
+        state.do(PrepareRun(record.id, record.attempt + 1, slots))
+
+
+def _image(state: State, job: Job, machines: Sequence[InstanceRecord]) -> dict[str, object]:
+    """For the log: whether the job's image is on the machines, and seconds of its pull; {} if unknown."""
+    if not job.image or any(machine.images is None for machine in machines):
+        return {}
+    return {"pull_s": max(state.fleet.pull_s(job, machine) for machine in machines)}
 
 
 def busy_until(state: State) -> dict[str, float]:

@@ -92,7 +92,10 @@ def run_started(state: State, event: RunStarted) -> None:
         if _may_return(state, record):
             record.look_at = state.now + max(0.0, state.settings.t_max_s - record.saved_s)
             state.looks.set(record.look_at, record)
-    state.decide(record.id, "started", where=where(record.slots), attempt=record.attempt)
+    here = [state.fleet.instances[name] for name in places(record.slots) if name in state.fleet.instances]
+    together = next((instance.together for instance in here if instance.together), "")
+    more = {"together": together} if together else {}
+    state.decide(record.id, "started", where=where(record.slots), attempt=record.attempt, **more)
     state.touch(record)
 
 
@@ -164,6 +167,11 @@ def _suspended(state: State, record: JobRecord, message: str) -> None:
     """Hold a job whose user suspended it at its site, until it is released; this is no loss."""
     _throw_away(state, record)
     state.decide(record.id, "suspended", attempt=record.attempt, message=message)
+    lay_by(state, record)
+
+
+def lay_by(state: State, record: JobRecord) -> None:
+    """Hold a job that is taken off a site, until its user releases it."""
     record.held = True
     to(state, record, Phase.QUEUED)
     shut(state, record)
@@ -199,7 +207,8 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
-    runtime_s = elapsed_s(record, state.now)
+    ended_at = _ended_at(state, record, event)
+    runtime_s = elapsed_s(record, ended_at)
     if event.exit_code == 0:
         state.load.finished(runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
@@ -212,6 +221,17 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
     else:
         message = event.message or f"its command ended with exit code {event.exit_code}"
         finish(state, record, Phase.FAILED, "failed", message=message, exit_code=event.exit_code)
+    if record.phase.is_end:
+        record.ended_at = ended_at
+
+
+def _ended_at(state: State, record: JobRecord, event: RunEnded) -> float:
+    """When a run ended by its site, within what can be; its checkpoints may have come home since.
+
+    The shares of its machine's bill go on until now: an amount once charged never changes.
+    """
+    began_at = state.now if record.started_at is None else record.started_at
+    return state.now if event.ended_at is None else min(max(began_at, event.ended_at), state.now)
 
 
 def _worth_a_retry(record: JobRecord, event: RunEnded) -> bool:
@@ -224,8 +244,8 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     """Continue after an attempt that is known dead without a result; the stop reason decides how.
 
     Cancelled jobs end, returning jobs start on the cluster, moving jobs start on their targets, jobs stopped
-    by a cap or requeued by their users queue; any other attempt counts as lost or, with `preempted`, as taken
-    away by its site.
+    by a cap or requeued by their users queue, suspended jobs are held; any other attempt counts as lost or,
+    with `preempted`, as taken away by its site.
     """
     _throw_away(state, record)
     if record.stop_why is StopReason.CANCEL:
@@ -238,6 +258,10 @@ def gone(state: State, record: JobRecord, message: str, *, preempted: bool = Fal
     elif record.stop_why is StopReason.CAP:
         _save(state, record)
         back(state, record)
+    elif record.stop_why is StopReason.SUSPEND:
+        _save(state, record)
+        state.decide(record.id, "suspended", attempt=record.attempt, message="its user suspended it")
+        lay_by(state, record)
     elif record.stop_why is StopReason.REQUEUE:
         _save(state, record)
         admit(state, record)

@@ -38,7 +38,10 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], str] = {
     (Phase.OFFLOADING, Phase.QUEUED): "no offer or no budget, or its machine did not come up",
     (Phase.OFFLOADING, Phase.CANCELLED): "cancelled",
     (Phase.STARTING, Phase.RUNNING): "its site reports the start",
-    (Phase.STARTING, Phase.STOPPING): "cancelled, requeued, over budget, or part of its gang is gone",
+    (
+        Phase.STARTING,
+        Phase.STOPPING,
+    ): "cancelled, suspended, requeued, over budget, or part of its gang is gone",
     (Phase.STARTING, Phase.BLOCKED): "its site did not start it, or its command failed: it pauses",
     (Phase.STARTING, Phase.QUEUED): "its run is lost before the start was reported",
     (Phase.STARTING, Phase.SUCCEEDED): "its run is over before the start was reported",
@@ -46,7 +49,7 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], str] = {
     (
         Phase.RUNNING,
         Phase.STOPPING,
-    ): "cancelled, requeued, returns, moves, over budget, or part of its gang is gone",
+    ): "cancelled, suspended, requeued, returns, moves, over budget, or part of its gang is gone",
     (Phase.RUNNING, Phase.BLOCKED): "its command failed: it pauses before the next try",
     (Phase.RUNNING, Phase.QUEUED): "its run is lost or preempted",
     (Phase.RUNNING, Phase.SUCCEEDED): "exit code 0",

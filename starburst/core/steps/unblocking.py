@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from starburst.core.model.events import HoldRequested, ReleaseRequested, VolumesRuled
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, ask_again, requeue, withdraw
-from starburst.core.steps.run_lifecycle import finish
-from starburst.domain.job import CloudChoice, Phase
+from starburst.core.steps.run_lifecycle import finish, lay_by, release, stop
+from starburst.domain.job import CloudChoice, Phase, Site
 
 #: Phases in which a job can still be held.
 HOLDABLE = (Phase.BLOCKED, Phase.QUEUED)
@@ -62,13 +64,29 @@ def volumes_ruled(state: State, event: VolumesRuled) -> None:
         state.freed.append(record.id)
 
 
+def _suspend(state: State, record: JobRecord, why: str) -> None:
+    """Take a job off the cloud at its user's request, and hold it. Runs on the cluster are ended by that."""
+    if record.phase is Phase.OFFLOADING:
+        release(state, record)
+        lay_by(state, record)
+    elif record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLOUD:
+        grace_s = state.grace_s(record.job)
+        state.decide(record.id, "stopping", grace_s=grace_s, why=why)
+        stop(state, record, StopReason.SUSPEND, grace_s)
+
+
 def hold_requested(state: State, event: HoldRequested) -> None:
-    """Hold a job at its user's request: it leaves the queue. A job that is offloading or alive goes on."""
+    """Hold a job at its user's request: it leaves the queue. A job that has left it goes on, unless the
+    request is to stop it in the cloud, too.
+    """
     record = state.jobs.get(event.job_id)
     if record is None or record.phase.is_end:
         state.ignore(event, "no such job, or it is over")
         return
     if record.held:
+        return
+    if record.phase not in HOLDABLE and event.stops:
+        _suspend(state, record, event.stops)
         return
     if record.phase not in HOLDABLE:
         state.decide(record.id, "not-held", phase=record.phase.value)

@@ -29,6 +29,7 @@ WHY_STOP = {
     StopReason.CANCEL: "its user cancelled it",
     StopReason.RETURN: "it comes home from the cloud",
     StopReason.CAP: "what may be spent on it is spent",
+    StopReason.SUSPEND: "its user suspended it",
     StopReason.REQUEUE: "its user has it queued again",
 }
 

@@ -69,6 +69,8 @@ class FakeSky:
     #: What the credentials are good for, by cloud.
     access: dict[str, CloudAccess] = field(default_factory=dict)
     gpus: int = 4
+    #: By how much the clocks of machines are off.
+    clock_off_s: float = 0.0
     #: What a type is billed at; of others nobody says.
     rates: dict[str, Money] = field(default_factory=dict)
     #: VMs whose `down` returns although the cloud has not ended them yet.
@@ -178,6 +180,7 @@ class FakeSky:
             if vms and vms[0].stopped_at is not None and refresh:
                 state = ClusterState.STOPPED
             launching = name in under_way
+            login = Access("", "ubuntu", "key")
             access = None if launching else Access("10.0.0.1", "ubuntu", "key")
             refs = [InstanceRef("aws", "us-east-1", vm.id) for vm in vms if not launching]
             more = [Access(f"10.0.0.{node + 1}", "ubuntu", "key") for node in range(1, spec.nodes)]
@@ -189,7 +192,7 @@ class FakeSky:
             workers = () if launching else tuple(more)
             found.append(
                 ClusterStatus(
-                    *known, at, spec, spec.nodes, workers, tuple(refs[1:]), () if launching else all_of
+                    *known, at, spec, spec.nodes, workers, tuple(refs[1:]), () if launching else all_of, login
                 )
             )
         return found
@@ -197,7 +200,7 @@ class FakeSky:
     # --- the machines ------------------------------------------------------------------------------------
 
     def vm(self, cluster: str) -> Vm:
-        cluster, _, node = cluster.partition("-node")
+        cluster, _, node = cluster.replace("-boot", "-node").partition("-node")
         for vm in self.alive(cluster):
             vm.settle(wall())
         vms = [vm for vm in self.alive(cluster) if vm.node == int(node or 0)]
@@ -211,6 +214,13 @@ class FakeSky:
         if verb == "retire":
             vm.shut_down(now)
             return {"armed": True}
+        if verb == "pull":
+            fresh = {
+                one["image"]: one["logins"] for one in payload["images"] if one["image"] not in vm.images
+            }
+            vm.images |= dict.fromkeys(fresh, 30.0)
+            vm.logins |= fresh
+            return {"begun": len(fresh)}
         if verb == "uploads":
             self.calls["uploads"] += 1
             return {"left": "2 files wait for their upload" if now < vm.uploads_until else ""}
@@ -227,13 +237,16 @@ class FakeSky:
         starts = [name for name in payload.get("starts", ()) if name in vm.tasks]
         troubles = {name: vm.start(vm.tasks[name], now) for name in starts}
         ranks = {name: look_at(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
+        for one in ranks.values():
+            if one["exit"] is not None:
+                one["exit"] = {**one["exit"], "ended_at": one["exit"]["ended_at"] + self.clock_off_s}
         for name, why in troubles.items():
             ranks[name]["trouble"] = why
         for name, known in payload.get("hear", {}).items():
             said = vm.tasks[name].report if name in vm.tasks else None
             changed = said is not None and digest(said) != known
             ranks[name]["report"] = base64.b64encode(said).decode() if said and changed else None
-        who = {"host": f"host-{vm.cluster}", "address": "10.0.0.1"}
+        who = {"images": vm.images, "host": f"host-{vm.cluster}", "address": "10.0.0.1"}
         ends = {"lapsed": now >= vm.lease_until, "kept": vm.kept, "armed": vm.switch_s is not None}
-        answer = {"booted_at": vm.made_at, "ranks": ranks, **ends, **who}
+        answer = {"booted_at": vm.made_at, "now": now + self.clock_off_s, "ranks": ranks, **ends, **who}
         return answer if self.forge is None else self.forge(vm, answer)

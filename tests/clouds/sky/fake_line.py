@@ -159,7 +159,10 @@ class Line:
         await self.hook(f"before {verb}")
         await asyncio.sleep(CALL_S)
         try:
-            answer = self.sky.guest(self.sky.vm(cluster), verb, payload)
+            vm = self.sky.vm(cluster)
+            if vm.agent_fails:
+                raise SkyError(f"{cluster}: the agent failed: {vm.agent_fails}")
+            answer = self.sky.guest(vm, verb, payload)
         except SkyUnreachableError:
             await asyncio.sleep(SSH_S)
             raise

@@ -62,6 +62,8 @@ class Vm:
     stopped_at: float | None = None
     #: It runs what it runs, and starts nothing: why.
     refuses: str = ""
+    #: It lets one log in, and its agent fails: why.
+    agent_fails: str = ""
     lease_until: float = 0.0
     #: Its cached mounts have uploaded all.
     uploads_until: float = 0.0
@@ -75,6 +77,9 @@ class Vm:
     node: int = 0
     tasks: dict[str, Task] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
+    #: Images with the seconds of their pull, and the logins that came with them.
+    images: dict[str, float | None] = field(default_factory=dict)
+    logins: dict[str, Any] = field(default_factory=dict)
 
     def settle(self, now: float) -> None:
         """Ends due, then GPUs to who waits."""
@@ -126,4 +131,4 @@ def observation(vm: Vm) -> Observation:
         return Observation(at, Presence.ENDED, vm.made_at, vm.ended_at)
     if vm.stopped_at is not None:
         return Observation(at, Presence.STOPPED, vm.made_at, vm.stopped_at)
-    return Observation(at, Presence.RUNNING, vm.made_at)
+    return Observation(at, Presence.RUNNING, vm.made_at, address=f"10.0.0.{vm.node + 1}")

@@ -2,157 +2,22 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
-import zlib
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from starburst.clouds.sky.access.agent_archive import agent_archive
 from starburst.clouds.sky.agent.protocol import LOG_BYTES
-from starburst.clouds.sky.runs.docker import container
-from starburst.domain.job import Workload
-from starburst.domain.resources import Resources
-from starburst.runs.supervisor.lease import boot_id
-from tests.clouds.sky.fake_engine import FakeEngine
+from tests.clouds.sky.agent_machine import NAME, Machine, spec, text
 
 pytestmark = pytest.mark.processes
 
-NAME = "a/1/0"
 ENV = {"PLAIN": "yes", "KEY": "x\ny"}
-#: Seconds for what is about to happen, on a machine that is busy with other tests.
-PATIENCE_S = 100
-
-
-class Machine:
-    """A home directory with the agent in it, as `ssh.py` puts it there."""
-
-    def __init__(self, home: Path, name: str = NAME) -> None:
-        self.home, self.name = home, name
-        self.agent = home / "agent.pyz"
-        home.mkdir(parents=True)
-        for above in home.parents:  # as on a machine, whose accounts can reach the home; pytest's is closed
-            if not above.stat().st_mode & 0o001:
-                above.chmod(above.stat().st_mode | 0o001)
-        self.agent.write_bytes(agent_archive())
-        self.program("iptables-restore", "exit 0")  # this host's own table is left alone
-        self.program("ip6tables-restore", "exit 0")
-        self.program("iptables", "exit 0")
-        self.program("ip6tables", "exit 0")
-        self.path = f"{home / 'bin'}:{os.environ['PATH']}"
-        self.dir = home / "starburst" / "runs" / name
-
-    def argv(self, *args: str) -> list[str]:
-        return [sys.executable, "-I", str(self.agent), *args]
-
-    def exchange(self, of: str = "", **ask: Any) -> dict[str, Any]:
-        """What is answered about one task: this machine's own unless it is named."""
-        ask.setdefault("look", {self.name: 0})
-        done = subprocess.run(
-            self.argv("exchange"),
-            input=json.dumps(ask),
-            capture_output=True,
-            text=True,
-            check=True,
-            env=self.env(),
-        )
-        ranks: dict[str, Any] = json.loads(done.stdout)["ranks"]
-        found: dict[str, Any] = ranks.get(of or self.name, {})
-        return found
-
-    def start(self, *names: str) -> None:
-        self.exchange(starts=[*names] or [self.name], look={})
-
-    def finish(self, *names: str) -> None:
-        """Start tasks, and wait until they are over and their runners have cleared up."""
-        self.start(*names)
-        for name in names or (self.name,):
-            self.wait(name)
-
-    def wait(self, name: str = "") -> None:
-        end = time.monotonic() + PATIENCE_S
-        while self.runners(name):
-            assert time.monotonic() < end
-            time.sleep(0.02)
-
-    def runners(self, name: str = "") -> list[int]:
-        """The processes that run a task."""
-        words = f"run\0{self.home}/starburst/runs/{name or self.name}\0".encode()
-        found = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # gone meanwhile
-                if words in (process / "cmdline").read_bytes():
-                    found.append(int(process.name))
-        return found
-
-    def keeps_nobody_apart(self, why: str = "it has no sudo") -> None:
-        """What was found out in this boot."""
-        (self.home / "starburst").mkdir()
-        found = {"boot": boot_id(), "tasks": why, "network": ""}
-        (self.home / "starburst" / "separation.json").write_text(json.dumps(found))
-
-    def has_gpus(self, count: int) -> None:
-        lines = "".join(f"echo 'GPU {index}: NVIDIA V100 (UUID: x)'\n" for index in range(count))
-        self.program("nvidia-smi", lines)
-
-    def program(self, name: str, script: str) -> None:
-        (self.home / "bin").mkdir(exist_ok=True)
-        (self.home / "bin" / name).write_text(f"#!/bin/sh\n{script}")
-        (self.home / "bin" / name).chmod(0o755)
-
-    def env(self) -> dict[str, str]:
-        return {"HOME": str(self.home), "PATH": self.path}
-
-    def until(self, what: str) -> dict[str, Any]:
-        end = time.monotonic() + PATIENCE_S
-        while not (state := self.exchange())[what]:
-            assert time.monotonic() < end, state
-            time.sleep(0.02)
-        return state
-
-    def until_exists(self, path: Path) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not path.exists():
-            assert time.monotonic() < end
-            time.sleep(0.02)
-
-    def until_it_says(self, word: str) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while word not in text(self.exchange()):
-            assert time.monotonic() < end
-            time.sleep(0.02)
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
-
-
-def spec(*command: str, gpus: int = 0, cpus: float = 0, docker: Any = None, **env: str) -> dict[str, Any]:
-    return {
-        "command": list(command),
-        "cwd": None,
-        "env": env,
-        "gpus": gpus,
-        "cpus": cpus,
-        "checkpoints": "~/starburst/checkpoints/a",
-        "docker": docker,
-        "grace_s": 5.0,
-        "time_limit_s": None,
-    }
-
-
-def text(state: dict[str, Any]) -> str:
-    return zlib.decompress(base64.b64decode(state["log"])).decode()
 
 
 def test_a_task_runs_with_its_environment_gpus_and_directories_and_tells_how_it_ended(
@@ -334,73 +199,3 @@ def test_output_comes_in_parts_and_says_when_there_is_more(machine: Machine) -> 
     assert (len(text(first)), first["more"]) == (LOG_BYTES, True)
     rest = machine.exchange(look={NAME: LOG_BYTES})
     assert (len(text(rest)), rest["more"]) == (5, False)
-
-
-def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_removed(machine: Machine) -> None:
-    engine = FakeEngine(machine.home / "bin")
-    engine.runs('echo "in $KEY $TOKEN"', 3)
-    machine.has_gpus(3)
-    made = container(
-        "sb-a-1-0", Workload(("train", "@DIR@ $x"), image="me/train:2"), Resources.of(1, 2, 4), ENV
-    )
-    boxed = {**spec(gpus=1, cpus=0, docker=made), "secrets": {"TOKEN": "s3cret"}}
-    login = {"registry": "r.io", "username": "ann", "password": "hush3d"}
-    state = machine.exchange(lease_s=100, specs={NAME: {**boxed, "logins": [login]}})
-    assert (machine.dir / "logins.json").stat().st_mode & 0o077 == 0
-    machine.finish()
-    state = machine.exchange()
-    assert (state["exit"]["exit_code"], text(state)) == (3, "in x\ny s3cret\n")
-    assert (state["started"], state["over"], state["waits"]) == (True, True, "")
-    created = "|".join(engine.called("create"))
-    assert '|--gpus|"device=0"|--entrypoint=train|--|me/train:2|@DIR@ $x' in created
-    assert f"|--env-file|{machine.dir}/env|-v|{machine.home}/starburst/checkpoints/a:" in created
-    assert "|-e|KEY|-e|TOKEN|" in created
-    assert ["rm", "-f", "sb-a-1-0"] in engine.said
-    assert (machine.dir / "env").read_text().startswith("PLAIN=yes\n")
-    assert (machine.dir / "env").stat().st_mode & 0o077 == 0
-    left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
-    assert not any(word in path.read_bytes() for path in left for word in (b"s3cret", b"hush3d"))
-
-
-def test_a_task_that_waits_for_its_image_has_not_started_and_says_why(machine: Machine) -> None:
-    engine = FakeEngine(machine.home / "bin")
-    (machine.home / "bin" / "image").unlink()
-    engine.put("pull", "sleep 60")
-    made = container("sb-a-1-0", Workload(("train",), image="me/train:2"), Resources(), {})
-    machine.exchange(lease_s=100, specs={NAME: spec(docker=made)})
-    machine.start()
-    state = machine.until("waits")
-    assert (state["waits"], state["started"]) == ('Pulling image "me/train:2"', False)
-    machine.exchange(stops={NAME: 5.0})
-    state = machine.until("over")
-    assert state["exit"]["ended_by"] == "stop"
-
-
-def test_how_a_container_ended_is_in_its_exit(machine: Machine) -> None:
-    engine = FakeEngine(machine.home / "bin")
-    engine.runs("true", 137, oom=True)
-    made = container("sb-a-1-0", Workload(("train",), image="me/train:2"), Resources(), {})
-    machine.exchange(lease_s=100, specs={NAME: spec(docker=made)})
-    machine.finish()
-    exit_ = machine.exchange()["exit"]
-    assert (exit_["exit_code"], exit_["message"]) == (137, "OOMKilled: a process ran out of memory")
-
-
-def test_values_of_secrets_are_in_a_file_of_their_own_until_the_task_starts(machine: Machine) -> None:
-    machine.exchange(
-        lease_s=100, specs={NAME: {**spec("sh", "-c", 'echo "in $KEY"'), "secrets": {"KEY": "x\ny"}}}
-    )
-    kept = machine.dir / "secrets.json"
-    assert kept.stat().st_mode & 0o077 == 0
-    assert "x\\ny" not in (machine.dir / "spec.json").read_text()
-    machine.finish()
-    assert text(machine.exchange()) == "in x\ny\n"
-    assert not kept.exists()
-    left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]
-    assert not any(b"x\\ny" in path.read_bytes() for path in left)
-
-
-def test_values_of_secrets_of_a_task_that_was_stopped_before_it_began_are_gone(machine: Machine) -> None:
-    machine.exchange(lease_s=100, specs={NAME: {**spec("true"), "secrets": {"KEY": "x"}}})
-    assert machine.exchange(stops={NAME: 1.0})["over"]
-    assert not (machine.dir / "secrets.json").exists()

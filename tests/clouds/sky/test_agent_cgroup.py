@@ -16,7 +16,7 @@ import pytest
 from starburst.clouds.sky.access.agent_archive import ROOT
 from starburst.clouds.sky.agent import machine_cgroup
 from starburst.runs.supervisor import cgroups
-from tests.clouds.sky.test_agent import Machine, spec, text
+from tests.clouds.sky.agent_machine import Machine, spec, text
 from tests.runs.harness import is_alive
 
 pytestmark = pytest.mark.processes

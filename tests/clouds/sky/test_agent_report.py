@@ -13,8 +13,8 @@ from starburst.clouds.sky.runs.docker import container
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from starburst.runs.supervisor.progress_report import MAX_BYTES, digest
+from tests.clouds.sky.agent_machine import NAME, Machine, spec
 from tests.clouds.sky.fake_engine import FakeEngine
-from tests.clouds.sky.test_agent import NAME, Machine, spec
 
 #: As a watched loop does it.
 REPLACES = 'echo {} >"$STARBURST_REPORT.1" && mv "$STARBURST_REPORT.1" "$STARBURST_REPORT"'

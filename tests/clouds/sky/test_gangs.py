@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from starburst.domain.job import Job, Workload
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
+from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import OFFER, SPOT, Life, play, ready
 
@@ -127,3 +129,28 @@ def test_what_is_known_of_its_nodes_outlives_the_scheduler(tmp_path: Path) -> No
     assert [at.instance for at in entry.instances] == ["i-0", "i-1"]
     assert [access.host for access in entry.workers] == ["10.0.0.2"]
     assert replace(entry, workers_at=[]).instances == []
+
+
+def test_a_node_whose_agent_is_dead_ends_the_attempt_within_the_lease_though_the_head_is_well(
+    tmp_path: Path,
+) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        await life.cloud.start(gang(10_000))
+        await life.heard(RunStarted)
+        sky.vms[1].agent_fails = "No space left on device"
+        told = await life.heard(InstanceUnreachable)
+        assert told.why.endswith("-i-1-node1: the agent failed: No space left on device")
+        until = [vm.lease_until for vm in sky.vms]
+        while wall() < max(until):
+            await life.cloud.renew(["i-1"])  # the scheduler wants it; only a machine of use is renewed
+            await asyncio.sleep(60)
+        assert [vm.lease_until for vm in sky.vms] == until
+        sky.vms[1].agent_fails = ""
+        end = await life.heard(RunEnded)
+        assert end.end is RunEnd.LOST
+        assert [task.exit["ended_by"] for vm in sky.vms for task in vm.tasks.values()] == ["lease", "lease"]
+        await life.heard(InstanceGone)
+        assert not sky.alive()
+
+    play(tmp_path, story)

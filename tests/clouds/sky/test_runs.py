@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from starburst.core.model.events import (
     InstanceGone,
     InstanceUnreachable,
@@ -163,3 +165,23 @@ def test_more_jobs_cost_no_more_calls_of_skypilot(tmp_path: Path) -> None:
     one = calls(1)
     assert one <= 13
     assert calls(16) <= one + 1
+
+
+@pytest.mark.parametrize("clock_off_s", [0.0, -3600.0, 86_400.0])
+def test_a_run_ended_when_its_machine_says_not_when_it_was_heard_of(
+    tmp_path: Path, clock_off_s: float
+) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.clock_off_s = clock_off_s
+        await ready(life)
+        await life.cloud.start(run_of("a", 60))
+        await life.heard(RunStarted)
+        sky.vms[0].plugged = False
+        await asyncio.sleep(300)
+        sky.vms[0].plugged = True
+        end = await life.heard(RunEnded)
+        ended_at = sky.vms[0].tasks["a/1/0"].exit["ended_at"]  # type: ignore[index]
+        assert end.ended_at == pytest.approx(ended_at, abs=1)
+        assert wall() - ended_at > 200
+
+    play(tmp_path, story)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from starburst.core.model.events import HoldRequested, ReleaseRequested
+from starburst.core.model.phases import StopReason
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.resources import JOBS
@@ -162,5 +164,43 @@ def test_one_of_another_controller_is_left_alone(tmp_path: Path) -> None:
         await scene.pass_time(30)
         assert names.JOB not in scene.the(JOBS, "train")["metadata"]["labels"]
         assert "status" not in scene.the(JOBS, "train") or not status(scene)
+
+    play(tmp_path, act, minor="34")
+
+
+def suspend(scene: Scene, *, to: bool = True) -> None:
+    scene.world.change(JOBS, NS, "train", {"spec": {"suspend": to}})
+
+
+@pytest.mark.parametrize("phase", [Phase.OFFLOADING, Phase.RUNNING])
+@pytest.mark.parametrize("resumed_early", [False, True])
+def test_one_that_is_suspended_while_it_is_in_the_cloud_is_taken_off_it_and_held_until_it_is_resumed(
+    tmp_path: Path, phase: Phase, resumed_early: bool
+) -> None:
+    def asked(scene: Scene) -> set[tuple[str, bool]]:
+        holds = [event for event in scene.reports if isinstance(event, HoldRequested)]
+        return {(event.job_id, bool(event.stops)) for event in holds}
+
+    def released(scene: Scene) -> list[str]:
+        return [event.job_id for event in scene.reports if isinstance(event, ReleaseRequested)]
+
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt(a_job(managedBy=OURS))
+        record = scene.away(job_id, phase)
+        suspend(scene)
+        await scene.until(lambda: asked(scene) == {(job_id, True)})
+        record.phase, record.stop_why = Phase.STOPPING, StopReason.SUSPEND
+        scene.told(record)
+        if resumed_early:
+            suspend(scene, to=False)
+        await scene.pass_time(10)
+        assert not released(scene)
+        record.phase, record.stop_why = Phase.HELD, None
+        scene.told(record)
+        if not resumed_early:
+            await scene.pass_time(10)
+            assert not released(scene)
+            suspend(scene, to=False)
+        await scene.until(lambda: released(scene)[:1] == [job_id])
 
     play(tmp_path, act, minor="34")

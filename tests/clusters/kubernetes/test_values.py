@@ -103,3 +103,19 @@ def test_without_credentials_it_is_tried_again() -> None:
 
     with pytest.raises(NotNowError, match="no kubeconfig"):
         asyncio.run(ClusterValues(connect, "team")(manifest()))
+
+
+def test_binary_data_of_a_config_map_is_in_its_files_and_in_no_variable() -> None:
+    async def act(server: FakeServer, values: ClusterValues) -> ReferencedData:
+        binary = {"blob": base64.b64encode(b"\x00\xff\n").decode()}
+        server.change(CONFIG_MAPS, "team", "limits", {"binaryData": binary})
+        return await values(text)
+
+    env = [{"configMapRef": {"name": "limits"}}]
+    parsed = json.loads(manifest(envFrom=env, volumeMounts=[{"name": "v", "mountPath": "/etc/v"}]))
+    parsed["spec"]["volumes"] = [{"name": "v", "configMap": {"name": "limits"}}]
+    text = json.dumps(parsed)
+    found = evaluate(parsed, play(act), TaskHost(0, "10.0.0.1", "host"))
+    assert found.plain == {"a": "1"}
+    files = {file.path: content.encode(errors="surrogateescape") for file, content in found.files}
+    assert files == {"a": b"1", "blob": b"\x00\xff\n"}

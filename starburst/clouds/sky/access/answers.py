@@ -20,16 +20,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from starburst.clouds.sky.access.ports import SkyError
 from starburst.clouds.sky.agent.protocol import LOG_BYTES
+from starburst.domain.images import LONGEST
 from starburst.runs.supervisor.exits import MAX_TIME, Exit, exit_of
 from starburst.visible import visible as printable
 
 #: Bytes of an answer, and of what is said beside it: output of tasks is at most `LOG_BYTES`, in base64.
 ANSWER_BYTES, WORDS_BYTES = 4 * LOG_BYTES, 1 << 16
+#: Images of a machine at most.
+IMAGES = 256
 #: Characters of what a machine says that are shown to people.
 SHOWN = 300
 
 Model = TypeVar("Model", bound=BaseModel)
 Text = Annotated[str, Field(max_length=4096)]
+Image = Annotated[str, Field(max_length=LONGEST)]
+Seconds = Annotated[float, Field(ge=0)]
 
 
 class AnswerError(SkyError):
@@ -61,8 +66,9 @@ class TaskState:
 class MachineState:
     """How a machine stands, with the tasks that were asked about: its answer to `exchange`."""
 
-    #: Epoch seconds.
+    #: Epoch seconds on its own clock; `now` is None if it did not say.
     booted_at: float
+    now: float | None
     #: Its lease has passed: it is on its way out.
     lapsed: bool
     #: Its keeper stands in SkyPilot's queue; its own switch runs.
@@ -70,6 +76,8 @@ class MachineState:
     armed: bool
     #: Why its tasks are not kept apart; "" if they are, as far as is known.
     together: str
+    #: Its images, with the seconds of their pull; None: was there before.
+    images: tuple[tuple[str, float | None], ...]
     host: str
     address: str
     tasks: dict[str, TaskState]
@@ -100,10 +108,12 @@ class _Uploads(_Strict):
 
 class _Machine(_Strict):
     booted_at: float = Field(ge=0, le=MAX_TIME)
+    now: float | None = Field(default=None, ge=0, le=MAX_TIME)
     lapsed: bool
     kept: bool = False
     armed: bool = False
     together: Text = ""
+    images: dict[Image, Seconds | None] = Field(default={}, max_length=IMAGES)
     host: str = Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,252})$")
     address: str = Field(max_length=45)
     ranks: dict[str, Any]
@@ -147,10 +157,12 @@ def parse_exchange(answer: object, asked: Collection[str] = ()) -> MachineState:
             broken[name] = f"its machine answered {why}"
     return MachineState(
         booted_at=machine.booted_at,
+        now=machine.now,
         lapsed=machine.lapsed,
         kept=machine.kept,
         armed=machine.armed,
         together=visible(machine.together),
+        images=tuple(sorted(machine.images.items())),
         host=machine.host,
         address=machine.address,
         tasks=tasks,

@@ -138,7 +138,8 @@ def _read(one: Mapping[str, Any], region: str, account: str) -> Observation:
     ended_at = None
     if presence in (Presence.STOPPED, Presence.ENDED):
         ended_at = when_of(one.get("StateTransitionReason", ""))
-    return Observation(at, presence, one["LaunchTime"].timestamp(), ended_at)
+    address = one.get("PublicIpAddress") or one.get("PrivateIpAddress") or ""
+    return Observation(at, presence, one["LaunchTime"].timestamp(), ended_at, address)
 
 
 def when_of(reason: str) -> float | None:

@@ -105,6 +105,8 @@ class Observation:
     launched_at: float | None = None
     #: End of the bill: it was stopped or terminated.
     ended_at: float | None = None
+    #: Where it can be logged in to; "" if the cloud does not say.
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,8 @@ class ClusterStatus:
     workers: tuple[Access, ...] = ()
     workers_at: tuple[InstanceRef, ...] = ()
     addresses: tuple[str, ...] = ()
+    #: How to log in to any of its instances, without the host; known before there is one. None if unknown.
+    login: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)

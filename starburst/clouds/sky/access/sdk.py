@@ -335,6 +335,7 @@ def _cluster(record: Any) -> ClusterStatus:
             internal for internal, _ in getattr(handle, "stable_internal_external_ips", None) or ()
         ),
         launched=resources,
+        login=_login("", None, record.get("credentials")),
     )
 
 

@@ -1,10 +1,11 @@
 """Entry point of the agent: `python -I agent.pyz VERB`, on a machine that has nothing but a Python 3.9.
 
-`exchange`, `retire` and `uploads` take a request as JSON on stdin and answer with JSON on stdout; the types
-are in `protocol.py`. So do `separate` and `close`, which the agent asks of itself as root. Other verbs are
-processes of their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR` runs its command,
-`contain` is that command for a task with an image, and `switch` is the machine's dead-man switch. Locks and
-files decide, so that a task which is to start twice runs once.
+`exchange`, `retire`, `uploads` and `pull` take a request as JSON on stdin and answer with JSON on stdout; the
+types are in `protocol.py`. So do `separate` and `close`, which the agent asks of itself as root. Other verbs
+are processes of their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR` runs its
+command, `contain` is that command for a task with an image, `prefetch DIR` pulls an image ahead of its task,
+and `switch` is the machine's dead-man switch. Locks and files decide, so that a task which is to start twice
+runs once.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ ANSWERS = {
     "close": "starburst.clouds.sky.agent.containers.egress",
     "retire": "starburst.clouds.sky.agent.dead_man_switch",
     "uploads": "starburst.clouds.sky.agent.containers.uploads",
+    "pull": "starburst.clouds.sky.agent.containers.prefetch",
 }
 PROCESSES = {
     "run": "starburst.clouds.sky.agent.run_task",
     "supervise": "starburst.runs.supervisor.supervisor",
     "contain": "starburst.clouds.sky.agent.containers.life",
+    "prefetch": "starburst.clouds.sky.agent.containers.prefetch",
     "switch": "starburst.clouds.sky.agent.dead_man_switch",
 }
 

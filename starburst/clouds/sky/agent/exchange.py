@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import suppress
 from itertools import chain
 
 from starburst.clouds.sky.agent.autostop import postpone
 from starburst.clouds.sky.agent.containers.egress import why_open
+from starburst.clouds.sky.agent.containers.images import known_images
 from starburst.clouds.sky.agent.dead_man_switch import arm, stands
 from starburst.clouds.sky.agent.progress_file import hear
 from starburst.clouds.sky.agent.protocol import LOG_BYTES, ExchangeAnswer, ExchangeRequest, TaskAnswer
@@ -40,11 +42,13 @@ def exchange(request: ExchangeRequest) -> ExchangeAnswer:
         renew(lease_s)
     return {
         "booted_at": booted_at(),
+        "now": time.time(),
         "ranks": ranks,
         "lapsed": left_s() <= 0,
         "armed": armed,
         "kept": stands("keeper"),
         "together": together(),
+        "images": known_images(),
         "host": socket.gethostname(),
         "address": address(),
     }

@@ -173,17 +173,33 @@ class ExchangeAnswer(TypedDict):
     """How a machine stands, with the tasks that were asked about."""
 
     booted_at: float
+    now: float
     ranks: dict[str, TaskAnswer]
     #: The lease has passed: its runs were told to end.
     lapsed: bool
     #: The dead-man switch runs; the keeper stands in SkyPilot's queue.
     armed: bool
     kept: bool
+    #: The images that it has, as tasks name them, with the seconds of their pull; None: was there before.
+    images: dict[str, float | None]
     #: Why its tasks are not kept apart; "" if they are, or none was to be started.
     together: str
     host: str
     #: In the machine's network.
     address: str
+
+
+class ImageToPull(TypedDict):
+    """An image to be pulled before a task needs it, with the logins of its registry."""
+
+    image: str
+    logins: list[RegistryLogin]
+
+
+class PullRequest(TypedDict):
+    """Images to be pulled in the background."""
+
+    images: list[ImageToPull]
 
 
 class RetireAnswer(TypedDict):

@@ -9,6 +9,8 @@
                                          work/, home/, tmp/ (of its account)
            checkpoints/<job>/
            accounts/<job>                its user id
+           images/<digest>/              an image that is pulled ahead of its tasks: image, lock, waits
+           images.json                   images that tasks have used and the engine has
            separation.json               whether tasks are kept apart
 """
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -24,9 +24,12 @@ from starburst.clouds.sky.agent.protocol import ExchangeRequest
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from starburst.clouds.sky.machines.fitness import Fitness
+from starburst.core.model.events import ImagesReported, JobsNotKeptApart
 
 log = structlog.get_logger()
 
+#: Images of a machine, each with the seconds that its pull took there, None if it was not pulled.
+Images: TypeAlias = tuple[tuple[str, float | None], ...]
 #: Wall seconds from the time at which SkyPilot should have ended a machine until its own switch does.
 SWITCH_S = 300.0
 
@@ -62,6 +65,8 @@ class RentedMachine:
     #: Host name and address in its network of each node that has answered.
     hosts: dict[int, tuple[str, str]] = field(default_factory=dict, init=False)
     fitness: Fitness = field(default_factory=Fitness, init=False)
+    #: Its images, as last reported; None: not reported by this process.
+    images: Images | None = field(default=None, init=False)
 
     @property
     def id(self) -> str:
@@ -174,8 +179,15 @@ class RentedMachine:
         if why != self.entry.together:
             self.entry.together = why
             self.save()
+            self.context.report(JobsNotKeptApart(self.id, why))
             if why:
                 log.warning("jobs-not-kept-apart", instance=self.id, why=why)
+
+    def note_images(self, images: Images) -> None:
+        """Report which images it has, if that has changed; of several machines those of the head."""
+        if images != self.images:
+            self.images = images
+            self.context.report(ImagesReported(self.id, images))
 
     def heard(self) -> None:
         """Record that it has answered."""

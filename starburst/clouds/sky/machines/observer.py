@@ -120,6 +120,19 @@ class CloudObserver:
         machine.book(mine)
         return mine
 
+    async def addresses_of(self, machine: RentedMachine) -> list[str]:
+        """Addresses of the running instances of an intent that comes up, as far as its cloud tells them.
+
+        Raises:
+            SkyError: the cloud does not answer.
+        """
+        place = OfferName.parse(machine.entry.offer)
+        provider, _, rest = place.infra.partition("/")
+        labels = self._context.naming.intent(machine.id)
+        found = await self._clouds.search(provider, rest.partition("/")[0], labels)
+        running = [one for one in found or () if one.presence is Presence.RUNNING and one.address]
+        return [one.address for one in running if self._is_of(machine, one)]
+
     def _is_of(self, machine: RentedMachine, seen: Observation) -> bool:
         if seen.launched_at is None:
             return True

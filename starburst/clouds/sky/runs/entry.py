@@ -36,6 +36,8 @@ class RankEntry:
     over: bool = False
     #: How it ended, by its supervisor; None if the supervisor was killed too, or never ran.
     exit: Exit | None = None
+    #: When it ended by its machine, on this side's clock, wall seconds; None if unknown.
+    ended_at: float | None = None
     #: Grace in seconds with which it was told to end because another task of its gang failed.
     told: float | None = None
     #: The job's checkpoints are on its machine.
@@ -93,7 +95,8 @@ class RunEntry:
         """The event of its end, once that is decided."""
         if self.end is None:
             return None
-        return RunEnded(*self.key, RunEnd(self.end["end"]), self.end["exit_code"], self.end["message"])
+        end, code = RunEnd(self.end["end"]), self.end["exit_code"]
+        return RunEnded(*self.key, end, code, self.end["message"], ended_at=self.end.get("at"))
 
     def name(self, rank: RankEntry) -> str:
         """The name of a task in a machine's queue."""

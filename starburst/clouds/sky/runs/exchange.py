@@ -103,8 +103,11 @@ class Exchanges:
         answer = parse_exchange(await machine.call("exchange", ask, node), tasks)
         machine.hosts[node] = answer.host, answer.address
         machine.note_together(answer.together)
+        if node == 0:
+            machine.note_images(answer.images)
         trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
         for name, state in answer.tasks.items():
+            _note_end(tasks[name][1], state, answer.now, self._context.clock.wall())
             try:
                 trouble = self._take_in(*tasks[name], state, ask["look"][name]) or trouble
             except OSError:  # of this side
@@ -212,3 +215,9 @@ class Exchanges:
             self.table.values.drop(entry)
         else:
             self.table.values.read(entry)
+
+
+def _note_end(rank: RankEntry, state: TaskState, machine_now: float | None, now: float) -> None:
+    """Set when a task ended on this side's clock; its machine's may be wrong, but not its differences."""
+    if state.over and state.exit is not None and machine_now is not None and rank.ended_at is None:
+        rank.ended_at = now - max(0.0, machine_now - state.exit.ended_at)

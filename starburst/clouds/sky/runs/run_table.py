@@ -207,6 +207,7 @@ class RunTable:
             if copies:
                 lost = await self._lost(entry, rank, self.checkpoints.bring_home, NOT_HOME) or lost
         end = verdict(entry.key, [rank.exit for rank in entry.ranks], entry.stop, entry.deciding)
+        end = replace(end, ended_at=self._ended_at(entry))
         if lost:
             end = replace(end, message=f"{end.message}; {lost}" if end.message else lost)
         while entry.end is None:
@@ -217,6 +218,11 @@ class RunTable:
                 log.error("end-not-noted", job=entry.job, error=str(error))
                 await asyncio.sleep(LAST_PAUSE_S)
         self._context.report(end)
+
+    def _ended_at(self, entry: RunEntry) -> float | None:
+        """When the last task of a run ended by its machine, scheduler seconds; None if unknown."""
+        known = [rank.ended_at for rank in entry.ranks if rank.ended_at is not None]
+        return self._context.clock.pace.scheduler_time(max(known)) if len(known) == len(entry.ranks) else None
 
     async def _lost(self, entry: RunEntry, rank: RankEntry, save: Save, told: str) -> str:
         """Save the work of a task; what to tell the user if it is lost, else ""."""
@@ -234,6 +240,7 @@ class RunTable:
 
     def _settle(self, entry: RunEntry, end: RunEnded) -> None:
         entry.end = {"end": end.end.value, "exit_code": end.exit_code, "message": end.message}
+        entry.end |= {} if end.ended_at is None else {"at": end.ended_at}
         entry.ended_at = self._context.clock.wall()
         entry.late = None
         self.values.drop(entry)

@@ -1,7 +1,8 @@
 """Adopted objects that their users keep from running: suspended Jobs, and pods with scheduling gates.
 
-Their jobs are held, also those of Jobs that are suspended in the queue (one that is suspended while it runs:
-see `runs.sweeper`). When a Job is resumed, or the gates are gone, the job is released.
+Their jobs are held, also those of Jobs that are suspended in the queue, or, if Starburst manages them, in the
+cloud (one that is suspended while it runs on the cluster: see `runs.sweeper`). When a Job is resumed, or the
+gates are gone, the job is released.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Callable
 
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.core.model.events import HoldRequested, ReleaseRequested
+from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import StopReason
 from starburst.core.state import Changes
-from starburst.domain.job import Phase
+from starburst.domain.job import Phase, Site
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 from starburst.runs.ports import AdoptionPort, Report
@@ -81,9 +84,9 @@ class Holds:
         record, view = self._desk.record(job_id), self._kept[job_id]
         phase = None if record is None else record.phase
         noted = names.KEPT in view.annotations
-        if isinstance(view, JobView) and view.managed and is_suspended_now(view):
+        if _is_managed(view) and is_suspended_now(view):
             self._asked.add(job_id)  # its run, which has a Job of its own, is ended for it
-        elif noted or phase not in (*HOLDABLE, Phase.HELD, None):
+        elif noted or not (record is None or phase in (*HOLDABLE, Phase.HELD) or _is_being_held(record)):
             self._asked.discard(job_id)
         if phase is Phase.HELD and (noted or job_id in self._asked):
             if not self._is_kept(view):
@@ -94,6 +97,8 @@ class Holds:
         elif phase in HOLDABLE and is_suspended_now(view):
             self._asked.add(job_id)
             self._report(HoldRequested(job_id))
+        elif record is not None and _is_away(record) and _is_managed(view) and is_suspended_now(view):
+            self._report(HoldRequested(job_id, stops=SUSPENDED_BY_USER))
 
     def _is_kept(self, view: JobView | PodView) -> bool:
         """Whether an object is still suspended or gated; of a Job, the gates are those of its pods."""
@@ -103,3 +108,19 @@ class Holds:
             return view.suspended
         pods = self._registry.active_pods(view.uid)
         return not pods or any(pod.gated for pod in pods)
+
+
+def _is_managed(view: JobView | PodView) -> bool:
+    """Whether it is a Job whose status Starburst writes: no site suspends it but its user."""
+    return isinstance(view, JobView) and view.managed
+
+
+def _is_being_held(record: JobRecord) -> bool:
+    """Whether a job's run in the cloud is stopped in order to hold the job."""
+    return record.phase is Phase.STOPPING and record.stop_why is StopReason.SUSPEND
+
+
+def _is_away(record: JobRecord) -> bool:
+    """Whether a job leaves for the cloud, or runs there and is not told to stop."""
+    runs = record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLOUD
+    return runs or record.phase is Phase.OFFLOADING

@@ -80,6 +80,18 @@ class Engine:
             raise failure(done.stderr)
         return done.stdout
 
+    def has_image(self, image: str) -> bool:
+        """Whether the machine has an image.
+
+        Raises:
+            EngineSilentError: it did not answer.
+        """
+        try:
+            self.ask("image", "inspect", "--format", "{{.Id}}", image)
+        except EngineError:
+            return False
+        return True
+
     def pull(self, image: str, logins: str | None) -> list[str]:
         """The command line that pulls an image; `logins` is a directory with a config.json, or None."""
         if self.name == "docker":

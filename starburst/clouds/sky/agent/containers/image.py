@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from starburst.clouds.sky.agent.containers.engine import (
     Engine,
-    EngineError,
     EngineSilentError,
     end_client,
     failure,
@@ -68,8 +67,8 @@ class ImagePull:
     tell: Tell
     wait: Wait
 
-    def ensure(self) -> None:
-        """Have the image on the machine, as the pull policy says.
+    def ensure(self) -> float | None:
+        """Have the image on the machine, as the pull policy says; seconds of its pull, None if it was here.
 
         Raises:
             TaskRefusedError: it cannot be had; the message is Kubernetes' reason and the engine's words.
@@ -77,13 +76,18 @@ class ImagePull:
             EngineSilentError: the engine does not answer.
         """
         image = self.image
-        if self.policy != "Always" and is_here(self.engine, image):
-            return
+        here = self.engine.has_image(image)
+        if here and self.policy != "Always":
+            return None
         if self.policy == "Never":
             why = f'the image "{image}" is not on the machine, and imagePullPolicy is Never'
             raise TaskRefusedError(f"ErrImageNeverPull: {why}")
         give_up, pause_s, definite = time.monotonic() + LIMIT_S, FIRST_PAUSE_S, 0
-        while why := self._try_logins():
+        while True:
+            began_at = time.monotonic()
+            why = self.once()
+            if not why:
+                return None if here else time.monotonic() - began_at
             definite += any(phrase in why.lower() for phrase in _DEFINITE)
             back_off = f'ImagePullBackOff: Back-off pulling image "{image}": ErrImagePull: {why}'
             if definite >= DEFINITE_TRIES or time.monotonic() + pause_s >= give_up:
@@ -92,8 +96,14 @@ class ImagePull:
             self.wait(pause_s)
             pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
-    def _try_logins(self) -> str:
-        """Pull with one login after the other; "" if that went well, else what the engine said last."""
+    def once(self) -> str:
+        """Pull with one login after the other; "" if that went well, else what the engine said last.
+
+        Raises:
+            TaskRefusedError: the name is none.
+            MachineShortError: the machine's disk is full.
+            EngineSilentError: the engine does not answer.
+        """
         why = ""
         for login in self.logins or (None,):
             folder = None if login is None else _log_in(self.path, login)
@@ -140,19 +150,6 @@ class ImagePull:
                 if stream is not None:
                     stream.close()
         return "" if process.returncode == 0 else _why_not("".join(words), self.image)
-
-
-def is_here(engine: Engine, image: str) -> bool:
-    """Whether the machine has the image.
-
-    Raises:
-        EngineSilentError: the engine does not answer.
-    """
-    try:
-        engine.ask("image", "inspect", "--format", "{{.Id}}", image)
-    except EngineError:
-        return False
-    return True
 
 
 def user_of(engine: Engine, image: str) -> str:

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
+from starburst.clouds.sky.agent.containers import prefetch
 from starburst.clouds.sky.agent.containers.egress import Egress
 from starburst.clouds.sky.agent.containers.engine import (
     ACT_S,
@@ -28,6 +29,7 @@ from starburst.clouds.sky.agent.containers.engine import (
     find_engine,
 )
 from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortError, user_of
+from starburst.clouds.sky.agent.containers.images import note_image
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError, create_arguments
 from starburst.clouds.sky.agent.containers.removal import CONTAINER, labelled, remove
 from starburst.clouds.sky.agent.containers.volume_files import write_files
@@ -157,7 +159,9 @@ class ContainerLife:
         """
         logins = (facts(os.path.join(self.path, LOGINS)) or {}).get("logins", [])
         image, policy = self.box["image"], self.box.get("pull", "IfNotPresent")
-        ImagePull(self.engine, image, policy, logins, self.path, self.tell, self.wait).ensure()
+        prefetch.await_end(image, self.tell, self.wait)
+        pull = ImagePull(self.engine, image, policy, logins, self.path, self.tell, self.wait)
+        note_image(self.engine, image, pull.ensure())
         self._remove_orphans()
         try:
             user = self._user()
