@@ -36,7 +36,7 @@ ELSEWHERE = [
 #: What they say is in the text that either backend is given (test_submit_command.py).
 ELSEWHERE += [["--follow", "--workdir", "--no-workdir", "--name", "--gpus", "--cpus", "--memory", "--image"]]
 ELSEWHERE += [["--env", "--nodes", "--array", "--time", "--estimate", "--max-wait", "--after", "--queue"]]
-ELSEWHERE += [["--cloud", "--retries", "--checkpoint"]]
+ELSEWHERE += [["--cloud", "--retries", "--checkpoint", "--ray"]]
 FORMATS = ("table", "wide", "json", "yaml", "name")
 LISTINGS = [
     ["status"],

@@ -63,6 +63,7 @@ def test_a_store_whose_tokens_know_nothing_of_kubernetes_still_opens(path: Path)
         secret = tokens.create(store, Token("old", Role.SUBMITTER, None, 0.0))
     with sqlite3.connect(path) as conn:
         conn.execute("ALTER TABLE tokens DROP COLUMN kubernetes")
+        conn.execute("DROP TABLE cron_jobs")
         conn.execute("DROP INDEX ix_jobs_phase_user")
         conn.execute("DROP INDEX ix_jobs_phase_queue")
         conn.execute("UPDATE alembic_version SET version_num = '0002'")

@@ -90,12 +90,12 @@ PLANTED = {
     "done-before-call": Planted(
         "an action is marked as done before it is carried out",
         "starburst.app.daemon.performer:Performer._after",
-        "        error = await self._try(action, TRIES",
-        "        await self._done(action.key)\n        error = await self._try(action, TRIES",
+        "        error = await self._try(action, _tries",
+        "        await self._done(action.key)\n        error = await self._try(action, _tries",
     ),
     "stop-is-not-repeated": Planted(
         "a stop or an end that fails some times is given up",
-        "starburst.app.daemon.performer:Performer._after",
+        "starburst.app.daemon.performer:_tries",
         "TRIES if isinstance(action, StartRun | LaunchInstance) else None",
         "1",
     ),

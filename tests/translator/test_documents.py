@@ -246,8 +246,8 @@ def test_a_list_is_its_items() -> None:
 def test_errors_in_a_list_name_the_item() -> None:
     items = [GOOD_JOB, job("kind", "JobSet"), job("spec/parallelism", 0)]
     assert errors({"apiVersion": "v1", "kind": "List", "items": items}) == [
-        "train.yaml, document 1: items[1].kind: a JobSet is not taken yet; "
-        "write each of its replicatedJobs as a batch/v1 Job",
+        'train.yaml, document 1: items[1].apiVersion: "batch/v1": is not that of a JobSet; '
+        "write apiVersion: jobset.x-k8s.io/v1alpha2",
         "train.yaml, document 1: items[2].spec.parallelism: 0: must be at least 1",
     ]
 

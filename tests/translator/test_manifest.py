@@ -76,6 +76,7 @@ def test_a_full_job_becomes_a_gang_with_all_its_wishes() -> None:
                 priority=-5,
                 grace_s=120,
                 retries=4,
+                image="trainer:1",
             ),
             workload=Workload(
                 command=("torchrun", "--nodes=2", "train.py", "--out=/data/out/model"),
@@ -96,7 +97,7 @@ def test_a_full_job_becomes_a_gang_with_all_its_wishes() -> None:
 
 def test_a_plain_job_leaves_all_to_the_policy() -> None:
     assert read_one(GOOD_JOB) == Submission(
-        job=Job(id="train-a1b2c", name="train", tasks=(Resources.of(1, 4, 16),)),
+        job=Job(id="train-a1b2c", name="train", tasks=(Resources.of(1, 4, 16),), image="trainer:1"),
         workload=Workload(command=("python3", "train.py"), image="trainer:1"),
     )
 

@@ -192,7 +192,7 @@ CASES: list[tuple[Any, str]] = [
     (job("spec/activeDeadlineSeconds", 0), "spec.activeDeadlineSeconds: 0: must be at least 1"),
     (
         job("spec/successPolicy", {"rules": []}),
-        "spec.successPolicy: success policies are not supported; a job succeeds when all its tasks do",
+        "spec.successPolicy: of success policies one rule with succeededIndexes is read, of an Indexed Job",
     ),
     (
         job("POD/terminationGracePeriodSeconds", "30s"),

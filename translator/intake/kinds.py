@@ -71,6 +71,9 @@ def has_kind(manifest: Field) -> bool:
         kind.refuse("a List in a List is not supported; put its items into the outer one")
     elif isinstance(kind.value, str) and _is_workload(kind.value):
         mend = _WORKLOADS.get(kind.value, _GANG)
+        if mend.startswith("write apiVersion: "):
+            api_version.refuse(f"is not that of {_a(kind.value)}; {mend}")
+            return False
         kind.refuse(f"{_a(kind.value)} is not taken yet; {mend}", show=False)
     elif not isinstance(kind.value, str) or kind.value not in API_VERSIONS:
         kind.refuse(f"not a batch job; {TAKEN}")
