@@ -26,14 +26,19 @@ REAL_SERVERS_S = 2400.0
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.get_closest_marker(name) for name in ("kube", "sky")):
+        if _needs_servers(item):
             item.add_marker(pytest.mark.timeout(REAL_SERVERS_S))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """What collection has made lives till the end: later collections of garbage leave it out."""
-    gc.collect()
-    gc.freeze()
+    if not any(map(_needs_servers, session.items)):  # these wait more than they count
+        gc.collect()
+        gc.freeze()
+
+
+def _needs_servers(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("kube", "sky"))
 
 
 @pytest.fixture(autouse=True)
