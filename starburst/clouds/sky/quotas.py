@@ -63,7 +63,8 @@ class AwsQuotas:
         try:
             self._known[region] = self._ask(region)
         except Exception as error:  # boto3's, the network's, or of missing credentials
-            return f"{region}: {' '.join(str(error).split()) or type(error).__name__}"
+            said = " ".join(str(error).partition("<")[0].split()).rstrip(": ")  # up to a page of HTML
+            return f"{region}: {said or type(error).__name__}"
         return ""
 
     def _lack(self, offer: Offer) -> str:

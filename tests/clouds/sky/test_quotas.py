@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from structlog.testing import capture_logs
 
 from starburst.clouds.sky import quotas as module
 from starburst.clouds.sky.quotas import AwsQuotas
@@ -63,6 +64,15 @@ def test_each_region_is_asked_once_a_reading_and_the_last_answer_counts_while_th
     assert [bool(offer.barred) for offer in quotas.applied(offers)] == [True, False, False]
     assert sorted(asked) == ["us-east-1", "us-west-2"]
     assert [bool(offer.barred) for offer in quotas.applied(offers)] == [True, False, False]
+
+
+def test_why_quotas_are_unknown_is_said_without_the_page_that_came() -> None:
+    def ask(region: str) -> dict[str, float]:
+        raise ConnectionError("error (500) of ListServiceQuotas: <!doctype html> <html>...</html>")
+
+    with capture_logs() as said:
+        AwsQuotas(ask, lambda kind, spot: None).applied([an_offer()])
+    assert [line["error"] for line in said] == ["us-east-1: error (500) of ListServiceQuotas"]
 
 
 def test_pages_of_aws_are_read_and_what_is_malformed_in_them_is_unknown() -> None:
