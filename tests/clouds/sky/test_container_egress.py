@@ -59,7 +59,9 @@ def test_a_container_is_made_in_the_group_that_the_firewall_knows(
     assert task.run() == 0
     assert parent_of(task) == [parent]
     place = str(task.home / "cgroup" / name)
-    assert asked == [{"verb": "close", "parent": parent, "directory": place, "match": ["--path", name]}]
+    closed = {"verb": "close", "parent": parent, "directory": place, "match": ["--path", name]}
+    assert asked
+    assert all(each == closed for each in asked), "a slow run asks for it again"
     assert egress.why_open() == ""
 
 
