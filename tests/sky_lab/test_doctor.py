@@ -34,7 +34,7 @@ def starburst(home: Path, verb: str, config: str) -> tuple[int, list[str], list[
 
 def test_the_laboratory_is_found_to_be_in_good_order(tmp_path: Path) -> None:
     code, lines, errors = starburst(tmp_path, "doctor", "regions: [us-east-1]")
-    assert code == 0
+    assert code == 0, lines
     # The laboratory's AWS may answer 500, with a page, to questions about quotas.
     assert not [line for line in errors if "quotas-unknown" not in line or "<" in line]
     assert {line[0] for line in lines} == {"✓"}
