@@ -1,12 +1,21 @@
 # Everything here sets itself up: a machine with python3, its venv module and make is enough.
 PYTHON ?= python3
-VENV := .venv
+# Another Python has a venv of its own: make test PYTHON=python3.13
+VENV := .venv$(if $(filter-out python3,$(PYTHON)),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Tests wait for disks more than for anything else, so their files are in memory where that has 4 GB to spare.
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "PYTEST_DEBUG_TEMPROOT=/dev/shm"}')
 
-.PHONY: help demo test browser kube sky soak day memory storm fuzz lint types check bench wheel release audit lock clean
+# psycopg warns of connections that a test leaves to the collector of garbage, with its store.
+LEFT_OPEN = -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
+
+# What runs over PostgreSQL.
+SUITE = tests/store tests/bus tests/app tests/web
+
+SITE ?= dist/site
+
+.PHONY: help demo site man test pythons browser postgres ray kube sky soak day memory storm takeover fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -16,19 +25,30 @@ demo: $(VENV)/.runtime  ## forty real jobs on an embedded cluster and cloud, in 
 
 # Tests start hundreds of processes: what they import is compiled once.
 test: $(VENV)/.dev  ## all tests
-	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+
+pythons: $(VENV)/.dev  ## the fast part of the tests on the oldest and the newest Python of this machine; ARGS=--all for each
+	$(BIN)/python -m tests.pythons $(ARGS)
 
 browser: $(VENV)/.dev  ## the tests that drive the dashboard in a real browser (Debian's Chromium)
 	$(BIN)/python -m pytest -m browser tests/web tests/security $(ARGS)
+
+postgres: $(VENV)/.dev  ## the store, and what stands on it, over PostgreSQL (Debian's; it starts one)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m postgres tests/store tests/cli tests/app/test_crash_points.py $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --postgres $(LEFT_OPEN) $(SUITE) $(ARGS)
+
+ray: $(VENV)/.dev  ## the tests that need Ray, of which they start two nodes
+	$(BIN)/python -m pytest -m ray tests/sim $(ARGS)
 
 kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 	$(BIN)/python -m pytest -m kube tests/kube tests/security $(ARGS)
 
 sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with a cloud of its own)
 	$(BIN)/python tests/translator/skypilot/check_schema.py
-	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid tests/security $(ARGS)
+	$(BIN)/python -m pytest -m sky tests/clouds/sky/test_private_api.py
+	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid $(ARGS)
 
-fuzz: $(VENV)/.dev  ## manifests run as a kubelet would and by each way out; then bent ones, for five minutes; ARGS="--minutes 60" for longer
+fuzz: $(VENV)/.dev  ## manifests run as a kubelet would and by each way out; then bent ones, for five minutes of processor time; ARGS="--minutes 60" for longer
 	$(BIN)/python -m tests.translator.executed.test_executed
 	$(BIN)/python -m tests.translator.fuzz $(ARGS)
 
@@ -40,6 +60,9 @@ day: $(VENV)/.dev  ## a day in small on that cloud: 100 jobs while a seed draws 
 
 memory: $(VENV)/.dev  ## 100,000 jobs through the live scheduler in virtual time: is its memory flat? half an hour
 	$(BIN)/python -m bench.soak $(ARGS)
+
+takeover: $(VENV)/.dev  ## two schedulers on one store, whose leader is killed fifty times; five minutes; ARGS="--kills 200 --seed 7"
+	$(BIN)/python -m tests.app.takeovers $(ARGS)
 
 storm: $(VENV)/.dev  ## the live scheduler in virtual time, against a cluster and a cloud that fail; ARGS="--seeds 1..1000", --planted, --shrink
 	$(BIN)/python -m tests.storm $(ARGS)
@@ -54,8 +77,10 @@ types: $(VENV)/.dev  ## mypy, strict
 
 check: lint types test  ## what a change must pass
 
-bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; a watched loop; a scheduler beside a busy API; applied Jobs taken in; Chakra beside kube-scheduler
+bench: $(VENV)/.dev  ## measure: 100,000 jobs in 1,000 queues; the store, and jobs a second, over both databases; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; a watched loop; a scheduler beside a busy API; applied Jobs taken in; Chakra beside kube-scheduler
 	$(BIN)/python -m bench.queue $(ARGS)
+	$(BIN)/python -m bench.store $(ARGS)
+	$(BIN)/python -m bench.throughput $(ARGS)
 	$(BIN)/python -m bench.simulate $(ARGS)
 	$(BIN)/python -m bench.packing $(ARGS)
 	$(BIN)/python -m bench.iterator $(ARGS)
@@ -66,8 +91,14 @@ bench: $(VENV)/.dev  ## measure: 100,000 queued jobs; the simulator over 10³ �
 wheel: $(VENV)/.dev  ## build the wheel into dist/
 	$(BIN)/python -m build --no-isolation --wheel
 
-release: $(VENV)/.release  ## everything of a release into dist/: packages, image context, chart, SBOMs, checksums
+release: $(VENV)/.release  ## everything of a release into dist/: packages, image context, chart, man pages, SBOMs, checksums
 	$(BIN)/python deploy/release.py $(ARGS)
+
+site: $(VENV)/.docs  ## the documents as a site, into dist/site; fails on links that lead nowhere; SITE=DIRECTORY
+	$(BIN)/python -m docsite.site $(SITE)
+
+man: $(VENV)/.dev  ## the man pages of all commands, into dist/man
+	$(BIN)/python -m docsite.man dist/man
 
 audit: $(VENV)/.release  ## known vulnerabilities of the locked versions, where the advisory data can be had
 	$(BIN)/python deploy/audit.py
@@ -75,15 +106,17 @@ audit: $(VENV)/.release  ## known vulnerabilities of the locked versions, where 
 lock: $(VENV)/.dev  ## make the lock files anew from pyproject.toml and requirements/dev.in
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/runtime.txt
-	$(BIN)/uv pip compile pyproject.toml --extra kubernetes --extra mqtt --extra otel --universal --python-version 3.10 --generate-hashes \
+	$(BIN)/uv pip compile pyproject.toml --extra kubernetes --extra mqtt --extra otel --extra postgres --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/image.txt
 	$(BIN)/uv pip compile pyproject.toml requirements/dev.in --all-extras --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/dev.txt
 	$(BIN)/uv pip compile requirements/release.in -c requirements/dev.txt --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/release.txt
+	$(BIN)/uv pip compile requirements/docs.in -c requirements/dev.txt --universal --python-version 3.10 --generate-hashes \
+	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/docs.txt
 
 clean:  ## remove what was built here
-	rm -rf $(VENV) dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
@@ -102,4 +135,8 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/.made
 
 $(VENV)/.release: requirements/release.txt $(VENV)/.dev
 	@$(PIP) install --quiet --require-hashes -r requirements/release.txt
+	@touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.dev
+	@$(PIP) install --quiet --require-hashes -r requirements/docs.txt
 	@touch $@

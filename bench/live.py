@@ -30,7 +30,7 @@ from starburst.app.wiring.build import reaping
 from starburst.app.wiring.bus import outbox_of
 from starburst.bus.outbox import follow
 from starburst.core.state import Changes
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.clock import Pace
 from starburst.runs.ports import Report
 from starburst.store.store import Store

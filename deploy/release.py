@@ -1,7 +1,8 @@
 """Builds everything of a release into dist/: `make release`, from a clean checkout.
 
-Packages, the context of the image, the chart, a bill of materials of each lock file, a statement of what they
-were made of, and checksums of them all. Times in archives are the commit's: one commit gives the same bytes.
+Packages, the context of the image, the chart, man pages, a bill of materials of each lock file, a statement
+of what they were made of, and checksums of them all. Times in archives are the commit's: one commit gives the
+same bytes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,10 @@ def build(out: Path) -> None:
     files = sorted(path for path in chart.rglob("*") if path.is_file())
     charted = {f"starburst/{path.relative_to(chart)}": path.read_bytes() for path in files}
     _archive(out / f"starburst-{_chart_version(chart)}.tgz", charted, time_s)
+    with tempfile.TemporaryDirectory() as pages:
+        _run([sys.executable, "-m", "docsite.man", pages], environment)
+        manual = {f"man1/{path.name}": path.read_bytes() for path in Path(pages).iterdir()}
+    _archive(out / f"starburst-man-{version}.tar.gz", manual, time_s)
     for name, lock in LOCKS.items():
         _bill_of_materials(ROOT / lock, out / f"starburst-{version}-{name}.cdx.json", environment)
     made = sorted(path for path in out.iterdir() if path.is_file())
@@ -151,7 +157,9 @@ def _git(*words: str) -> str:
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=600, check=False
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 

@@ -16,6 +16,7 @@ import numpy as np
 from sim.engines import core_engine
 from sim.errors import SimulationError
 from sim.outcomes import Outcomes, QueueResult, Result, measure, measure_queues
+from sim.slowdowns import Slowdowns, slowdowns
 from sim.spec import Spec
 from sim.trace import Floats, Trace
 
@@ -29,6 +30,7 @@ class SimulationRun:
     outcomes: Outcomes
     result: Result
     queues: list[QueueResult]
+    slowdowns: Slowdowns
     engine: str
     cpu_seconds: float
     #: Largest resident set of the process so far, MiB.
@@ -40,6 +42,7 @@ class SimulationRun:
         parameters = {field: None if value == math.inf else value for field, value in asdict(spec).items()}
         return {
             **self.result.as_dict(),
+            **self.slowdowns.as_dict(),
             "queues": [asdict(queue) for queue in self.queues],
             "engine": self.engine,
             "cpu_seconds": self.cpu_seconds,
@@ -64,8 +67,15 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> SimulationRun:
     began = time.process_time()
     outcomes = simulate(trace, estimate_h, spec)
     cpu_seconds = time.process_time() - began
-    queues = measure_queues(trace, outcomes, spec)
-    return SimulationRun(outcomes, measure(trace, outcomes, spec), queues, name, cpu_seconds, max_rss_mb())
+    return SimulationRun(
+        outcomes,
+        measure(trace, outcomes, spec),
+        measure_queues(trace, outcomes, spec),
+        slowdowns(trace, outcomes, spec),
+        name,
+        cpu_seconds,
+        max_rss_mb(),
+    )
 
 
 def estimates(trace: Trace, spec: Spec) -> Floats:

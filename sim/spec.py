@@ -32,7 +32,7 @@ CHOICES = {
     "binpack": tuple(PLACEMENTS),
 }
 #: Smallest values of fields that may not be 0.
-AT_LEAST = {"nodes": 1}
+AT_LEAST = {"nodes": 1, "max_slowdown": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class Spec:
     t_max_h: float | None = None
     #: Upper bound of all waits.
     max_wait_h: float = float("inf")
+    #: No job waits so long that it takes more than this times its estimated run time.
+    max_slowdown: float | None = None
     order: str = "fifo"
     #: No effect on orders that are disciplines, which are never strict.
     out_of_order: bool = False
@@ -142,6 +144,7 @@ class Spec:
             budget_mode=self.budget_mode,
             hopeless=self.hopeless,
             max_wait_s=self.max_wait_h * hour,
+            max_slowdown=self.max_slowdown,
             order=self.order,
             out_of_order=self.out_of_order,
             max_passes=0,  # as published

@@ -1,24 +1,20 @@
-"""A grid of simulations of one trace over fields of the spec, run in parallel processes."""
+"""A grid of simulations of traces over fields of the spec, run in parallel."""
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from multiprocessing import active_children, get_context
 from typing import Any
 
 import numpy as np
 
 from sim.errors import SimulationError
 from sim.outcomes import Result
+from sim.parallel import in_parallel
 from sim.reports.window import picture
 from sim.run import run
+from sim.slowdowns import Slowdowns
 from sim.spec import Spec, option
 from sim.trace import Trace
 
@@ -32,6 +28,9 @@ SURROUNDINGS = (
     *("nodes", "gpus_per_node", "cpus_per_node", "memory_gib_per_node", "binpack", "warmup"),
     *("data_gravity_h", "cloud_delay_s", "price_per_gpu_hour"),
 )
+
+#: Up to so many jobs in all simulations, new processes take longer to start than the work does.
+FEW_JOBS = 1_000
 
 SWITCH = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
 
@@ -57,6 +56,7 @@ class SweepPoint:
     changed: Mapping[str, Value]
     spec: Spec
     result: Result
+    slowdowns: Slowdowns
     #: No-Wait on the same cluster.
     no_wait: Result
     #: Offered load: arriving GPU-hours per GPU-hour of the cluster.
@@ -144,25 +144,60 @@ def sweep(
     *,
     engine: str = "auto",
     workers: int | None = None,
+    on: str = "",
     progress: Progress = lambda done, total: None,
 ) -> list[SweepPoint]:
-    """Simulate a grid, and No-Wait for each cluster in it; results are in the order of `grid`.
+    """`sweeps` of one trace."""
+    (points,) = sweeps([(trace, base)], axes, engine=engine, workers=workers, on=on, progress=progress)
+    return points
+
+
+def sweeps(
+    bases: Sequence[tuple[Trace, Spec]],
+    axes: Sequence[Axis],
+    *,
+    engine: str = "auto",
+    workers: int | None = None,
+    on: str = "",
+    progress: Progress = lambda done, total: None,
+) -> list[list[SweepPoint]]:
+    """Simulate a grid for each trace, and No-Wait for each cluster in it; results are in the order of `grid`.
+
+    `workers` and `on`: see `in_parallel`.
 
     Raises:
-        SimulationError: see `grid` and `run`.
+        SimulationError: see `grid`, `run` and `in_parallel`.
     """
-    cells = grid(base, axes)
-    specs = [spec for _, spec in cells]
-    tasks = list(dict.fromkeys([*(no_wait(spec) for spec in specs), *specs]))
-    done: dict[Spec, _Done] = {}
-    for spec, what in _over_the_cores(trace, tasks, engine, workers or _cores()):
-        done[spec] = what
+    grids = [(_Given(trace, engine), grid(base, axes)) for trace, base in bases]
+    tasks = [(given, spec) for given, cells in grids for spec in _simulated(cells)]
+    if workers is None and sum(len(given.trace) for given, _ in tasks) <= FEW_JOBS:
+        workers = 1
+    done: dict[tuple[int, Spec], _Done] = {}
+    for number, what in in_parallel(_one, tasks, on=on, workers=workers):
+        given, spec = tasks[number]
+        done[id(given), spec] = what
         progress(len(done), len(tasks))
+    return [
+        _points(given.trace, cells, {spec: done[id(given), spec] for spec in _simulated(cells)})
+        for given, cells in grids
+    ]
+
+
+def _simulated(cells: Sequence[tuple[dict[str, Value], Spec]]) -> list[Spec]:
+    """What is simulated for a grid: each spec once, and No-Wait once for each cluster."""
+    specs = [spec for _, spec in cells]
+    return list(dict.fromkeys([*map(no_wait, specs), *specs]))
+
+
+def _points(
+    trace: Trace, cells: Sequence[tuple[dict[str, Value], Spec]], done: Mapping[Spec, _Done]
+) -> list[SweepPoint]:
     return [
         SweepPoint(
             changed=changed,
             spec=spec,
             result=done[spec].result,
+            slowdowns=done[spec].slowdowns,
             no_wait=done[no_wait(spec)].result,
             load=offered_load(trace, spec),
             figures=done[spec].figures,
@@ -183,71 +218,25 @@ def offered_load(trace: Trace, spec: Spec) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """Result sent by a worker process, without the outcomes, which are as long as the trace."""
+    """Result sent by a worker, without the outcomes, which are as long as the trace."""
 
     result: Result
+    slowdowns: Slowdowns
     figures: Mapping[str, Any]
     gantt: str
 
 
-def _over_the_cores(
-    trace: Trace, specs: Sequence[Spec], engine: str, workers: int
-) -> Iterator[tuple[Spec, _Done]]:
-    if workers == 1 or len(specs) == 1:
-        yield from ((spec, _one(trace, spec, engine)) for spec in specs)
-        return
-    # New processes, because numpy's threads do not survive a fork.
-    pool = ProcessPoolExecutor(
-        min(workers, len(specs)), get_context("spawn"), initializer=_begin, initargs=(trace, engine)
-    )
-    with pool:
-        try:
-            with _interrupts_ignored():
-                futures = {pool.submit(_work, spec): spec for spec in specs}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            # A simulation failed or the user interrupted: do not wait for the rest.
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in active_children():
-                child.terminate()
-            raise
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What every simulation of a trace is given."""
+
+    trace: Trace
+    engine: str
 
 
-def _one(trace: Trace, spec: Spec, engine: str) -> _Done:
-    done = run(trace, spec, engine)
-    return _Done(done.result, done.as_dict(spec), picture(trace, done.outcomes, spec))
-
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """Ignore Ctrl-C while worker processes are started: they inherit that before they can ask for it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-#: Trace and engine of a worker process.
-_given: list[tuple[Trace, str]] = []
-
-
-def _begin(trace: Trace, engine: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    _given.append((trace, engine))
-
-
-def _work(spec: Spec) -> _Done:
-    trace, engine = _given[0]
-    return _one(trace, spec, engine)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _one(given: _Given, spec: Spec) -> _Done:
+    done = run(given.trace, spec, given.engine)
+    return _Done(done.result, done.slowdowns, done.as_dict(spec), picture(given.trace, done.outcomes, spec))
 
 
 def _parse(name: str, word: str, kind: str) -> Value:

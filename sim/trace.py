@@ -36,6 +36,12 @@ class Trace:
     cost: Floats
     #: Queue of each job; None puts all jobs into one queue.
     queues: list[str] | None = None
+    #: User of each job, "" where the source does not tell; None if it tells of none.
+    users: list[str] | None = None
+    #: Hours that a job may wait, whatever the policy says; NaN leaves it to the policy.
+    max_wait_h: Floats | None = None
+    #: Under the order "priority", jobs of higher priority come first; 0 if None.
+    priority: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.ids)

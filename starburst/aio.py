@@ -13,6 +13,7 @@ Which tool for what:
 - `retry` repeats a call until it succeeds, with the pauses of a `Backoff`.
 - `Wake` is the bell of a loop that works when there is news, or when some time has passed.
 - `Debounce` passes on the first of many hints at once, and the others together.
+- `Gathered` makes calls together that are asked for while an earlier one goes on.
 - `in_thread` runs a blocking call that may be abandoned, each in a thread of its own; `SerialThread` runs
   calls that must not be abandoned, one after another, in the order in which they were handed in.
 
@@ -27,18 +28,25 @@ import math
 import random
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
-import structlog
 from anyio import move_on_after
 
+K = TypeVar("K")
 T = TypeVar("T")
-
-log = structlog.get_logger()
 
 #: Unheard failures that a TaskSet keeps for `until_failure`; the oldest ones count.
 FAILURES_KEPT = 100
@@ -238,6 +246,45 @@ class Debounce:
         self._resting = None
         if self._again:
             self._pass_on()
+
+
+class Gathered(Generic[K, T]):
+    """A call for many keys at once, asked for one key at a time: while one goes on, the next gathers."""
+
+    def __init__(self, call: Callable[[Sequence[K]], Awaitable[Mapping[K, T]]]) -> None:
+        self._call = call
+        self._next = _Batch[K, T]()
+        self._turn = asyncio.Lock()
+
+    async def ask(self, key: K) -> T:
+        """The call's answer for this key.
+
+        Raises:
+            KeyError: the call has no answer for it.
+            Exception: what the call raised.
+        """
+        batch = self._next
+        batch.keys.append(key)
+        await asyncio.sleep(0)  # who is about to ask asks along
+        async with self._turn:
+            if self._next is batch:
+                self._next = _Batch()
+            if batch.answers is None and batch.error is None:  # also after the asker before was cancelled
+                try:
+                    batch.answers = await self._call(batch.keys)
+                except Exception as error:
+                    batch.error = error
+        if batch.error is not None:
+            raise batch.error
+        assert batch.answers is not None
+        return batch.answers[key]
+
+
+class _Batch(Generic[K, T]):
+    def __init__(self) -> None:
+        self.keys: list[K] = []
+        self.answers: Mapping[K, T] | None = None
+        self.error: Exception | None = None
 
 
 class _OwnThread(Executor):

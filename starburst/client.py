@@ -187,14 +187,19 @@ class Client:
         follow: bool = False,
         attempt: int | None = None,
         rank: int | None = None,
+        since: str | None = None,
+        timestamps: bool = False,
         note: Callable[[str], None] = lambda _: None,
     ) -> Iterator[str]:
         """The log of a job in pieces; with `follow` until the job ends.
 
+        `since` (RFC 3339) leaves out what was written earlier; `timestamps` puts its time before each line.
+
         An existing log yields at least one piece, possibly empty. A broken connection is resumed at its
         position, with `follow` without limit. `note` receives remarks about the log.
         """
-        asked = _given({"attempt": attempt, "rank": rank, "follow": str(follow).lower()})
+        asked = _given({"attempt": attempt, "rank": rank, "follow": str(follow).lower(), "since": since})
+        asked |= {"timestamps": "true"} if timestamps else {}
         path, silent = f"/jobs/{_quoted(job)}/logs", True
         first = self._connection.tries
         tries = math.inf if follow else first

@@ -20,6 +20,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ Told = Mapping[str, object]
 REPORT, TOKEN = "STARBURST_REPORT", "STARBURST_REPORT_TOKEN"
 PROFILE, PROFILE_OUT = "STARBURST_PROFILE", "STARBURST_PROFILE_OUT"
 WINDOW_S = 10.0
-#: Timeout of each answer of a listener, and of the last report at the end of the program, seconds.
+#: Timeout of each answer of a listener, and of a report when the program ends or forks, seconds.
 TIMEOUT_S, LAST_S = 3.0, 0.3
 #: Longest pause after failures; the first is two windows long, and each next one twice as long.
 MOST_PAUSE_S = 600.0
@@ -166,9 +167,10 @@ def _line(where: str) -> _Line:
 
 
 class _Line:
-    """Sends reports to one listener from a thread.
+    """Sends reports to one listener, from a thread that lives only while it sends.
 
-    The mailbox holds one report, so a slow listener gets the latest one.
+    Between reports the process has no thread of ours: fork() beside threads is unsafe, and Python 3.12
+    warns of it. The mailbox holds one report, so a slow listener gets the latest one.
     """
 
     def __init__(self, where: str) -> None:
@@ -177,44 +179,57 @@ class _Line:
 
         self._send = _sender(where)
         self._pid = os.getpid()
+        self._lock = threading.Lock()
         self._told: Told | None = None
-        self._state = (
-            "waiting"  # or "sending", or "away": the listener is unreachable or refuses further reports
-        )
-        self._news = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="starburst-report", daemon=True)
-        atexit.register(self._last)
+        self._sends = False
+        self._failures = 0
+        #: Monotonic seconds before which nothing is sent, after failures; infinite once the run is over.
+        self._retry_at = -math.inf
+        self._new_thread = partial(threading.Thread, target=self._run, name="starburst-report", daemon=True)
+        self._thread = self._new_thread()
+        atexit.register(self._wait)
+        os.register_at_fork(before=self._wait)
 
     def put(self, told: Told) -> None:
         """Replace the pending report; never blocks."""
-        self._told = told
-        self._news.set()
-        if self._thread.ident is None:
-            self._thread.start()
+        with self._lock:
+            self._told = told
+            if self._sends or time.monotonic() < self._retry_at:
+                return
+            self._sends = True
+            self._thread = self._new_thread()
+        self._thread.start()
 
     def _run(self) -> None:
-        try:
-            failures = 0
-            while True:
-                self._news.wait()
-                self._news.clear()
-                self._state = "sending"
+        """Send what is in the mailbox until it is empty or an attempt fails."""
+        arrived = True
+        while True:
+            with self._lock:
+                if self._told is None or not arrived:
+                    self._sends = False
+                    return
                 told, self._told = self._told, None
-                failures = 0 if told is None or _sent(self._send, told) else failures + 1
-                if failures:
-                    self._state = "away"
-                    time.sleep(min(MOST_PAUSE_S, WINDOW_S * 2 ** min(failures, 9)))
-                self._state = "waiting"
-        except Exception:  # the listener wants no more reports
-            self._state = "away"
+            arrived = self._attempt(told)
 
-    def _last(self) -> None:
-        """At exit: give the last report a short time to arrive."""
-        give_up = time.monotonic() + LAST_S
-        while self._pid == os.getpid() and time.monotonic() < give_up:
-            if self._state == "away" or (self._state == "waiting" and self._told is None):
-                return
-            time.sleep(0.005)
+    def _attempt(self, told: Told) -> bool:
+        """Whether a report arrived; if not, a pause begins, twice as long each time."""
+        try:
+            self._send(told)
+        except _OverError:
+            self._retry_at = math.inf
+            return False
+        except Exception:
+            self._failures += 1
+            pause_s = min(MOST_PAUSE_S, WINDOW_S * 2 ** min(self._failures, 9))
+            self._retry_at = time.monotonic() + pause_s
+            return False
+        self._failures = 0
+        return True
+
+    def _wait(self) -> None:
+        """Before a fork and at exit: give a report that is being sent a short time to arrive."""
+        if self._pid == os.getpid() and self._thread.ident is not None:
+            self._thread.join(LAST_S)
 
 
 _lines: dict[tuple[int, str], _Line] = {}
@@ -222,17 +237,6 @@ _lines: dict[tuple[int, str], _Line] = {}
 
 class _OverError(Exception):
     """The listener refuses further reports of this run."""
-
-
-def _sent(send: Callable[[Told], None], told: Told) -> bool:
-    """Whether a report arrived."""
-    try:
-        send(told)
-    except _OverError:
-        raise
-    except Exception:
-        return False
-    return True
 
 
 def _sender(where: str) -> Callable[[Told], None]:

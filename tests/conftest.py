@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gc
+import ssl
+import warnings
 from collections.abc import Iterator
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+
+from starburst.store import engine as engine_module
+from tests.postgres import Databases, server
 
 # Examples are drawn from the test itself, so a red run is red again; no deadline, as machines are shared.
 settings.register_profile(
@@ -20,11 +25,27 @@ settings.register_profile(
 settings.load_profile("starburst")
 
 
+# Servers of tests have their own certificates: reading the roots of the host, 25 ms each time, is left out.
+ssl.SSLContext.load_default_certs = lambda *_: None  # type: ignore[method-assign,assignment]
+
+
 REAL_SERVERS_S = 2400.0
 """Seconds that a test against real servers may take, with their start; one that hangs ends with its stack."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    """Against real servers, which are killed at any time, a socket that asyncio closes late is no failure."""
+    if set(config.getoption("markexpr").split()) & {"kube", "sky"}:
+        late = r"Exception ignored in. <(function (_Selector|_SSLProtocol|StreamWriter)|socket)"
+        config.addinivalue_line("filterwarnings", f"ignore:{late}:pytest.PytestUnraisableExceptionWarning")
+        warnings.filterwarnings("ignore", late, pytest.PytestUnraisableExceptionWarning)  # at the end
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("postgres"):
+        files = [item for item in items if item.get_closest_marker("sqlite")]
+        config.hook.pytest_deselected(items=files)
+        items[:] = [item for item in items if item not in files]
     for item in items:
         if _needs_servers(item):
             item.add_marker(pytest.mark.timeout(REAL_SERVERS_S))
@@ -38,7 +59,32 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _needs_servers(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("kube", "sky"))
+    return any(item.get_closest_marker(name) for name in ("kube", "sky", "ray"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--postgres", action="store_true", help="stores are databases of a PostgreSQL server")
+
+
+@pytest.fixture(scope="session")
+def databases(pytestconfig: pytest.Config) -> Iterator[Databases | None]:
+    """What the stores of tests are in; None: in files of SQLite."""
+    if not pytestconfig.getoption("postgres"):
+        yield None
+        return
+    with server() as one:
+        yield Databases(one)
+
+
+@pytest.fixture(autouse=True)
+def stores(databases: Databases | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Stores that a test opens by a path are files of SQLite, or with --postgres databases of a server."""
+    if databases is None:
+        yield
+        return
+    monkeypatch.setattr(engine_module, "store_url", databases.url)
+    yield
+    databases.drop()
 
 
 @pytest.fixture(autouse=True)

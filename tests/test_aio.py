@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ import pytest
 from starburst.aio import (
     Backoff,
     Debounce,
+    Gathered,
     SerialThread,
     TaskSet,
     Wake,
@@ -52,6 +54,7 @@ def test_a_deadline_works_in_virtual_time_and_keeps_no_cancellation_to_itself():
     run(main())
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 does not count cancellations")
 def test_a_cancellation_that_comes_with_the_deadline_wins():
     async def limited() -> None:
         with anyio.move_on_after(5):
@@ -339,3 +342,66 @@ def test_a_call_whose_caller_is_cancelled_is_made_all_the_same():
         assert made == [1, 2]
 
     serially(main)
+
+
+class Desk:
+    """Answers many keys in one call of a second; counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.error: Exception | None = None
+
+    async def answers(self, keys: Sequence[str]) -> Mapping[str, str]:
+        self.calls.append(list(keys))
+        await asyncio.sleep(1.0)
+        if self.error is not None:
+            raise self.error
+        return {key: key.upper() for key in keys if key != "unknown"}
+
+
+def test_what_is_asked_while_a_call_goes_on_is_asked_together():
+    desk = Desk()
+
+    async def asking() -> list[str]:
+        gathered = Gathered(desk.answers)
+
+        async def later(key: str) -> str:
+            await asyncio.sleep(0.5)
+            return await gathered.ask(key)
+
+        return await asyncio.gather(gathered.ask("a"), gathered.ask("b"), *map(later, "cd"))
+
+    assert run(asking()) == ["A", "B", "C", "D"]
+    assert desk.calls == [["a", "b"], ["c", "d"]]
+
+
+def test_a_failed_call_fails_for_all_who_asked_and_the_next_one_is_anew():
+    desk = Desk()
+
+    async def asking() -> None:
+        gathered = Gathered(desk.answers)
+        desk.error = ValueError("no")
+        failed = await asyncio.gather(gathered.ask("a"), gathered.ask("b"), return_exceptions=True)
+        assert failed == [desk.error, desk.error]
+        desk.error = None
+        assert await gathered.ask("a") == "A"
+        with pytest.raises(KeyError):
+            await gathered.ask("unknown")
+
+    run(asking())
+    assert desk.calls == [["a", "b"], ["a"], ["unknown"]]
+
+
+def test_an_asker_that_is_cancelled_takes_no_answer_from_others():
+    desk = Desk()
+
+    async def asking() -> str:
+        gathered = Gathered(desk.answers)
+        first, second = running(gathered.ask("a"), "first"), running(gathered.ask("b"), "second")
+        async with first as cancelled, second as goes_on:
+            await asyncio.sleep(0.5)
+            cancelled.cancel()
+            return await goes_on
+
+    assert run(asking()) == "B"
+    assert desk.calls == [["a", "b"], ["a", "b"]]

@@ -25,8 +25,8 @@ class ManifestError(Exception):
 
     @property
     def line(self) -> str:
-        """The problem without the source of the document."""
-        return ": ".join(part for part in (self.field, shown(self.value), self.mend) if part)
+        """The problem without the source of the document; what a manifest says in it is on one line too."""
+        return _printable(": ".join(part for part in (self.field, shown(self.value), self.mend) if part))
 
 
 class ManifestErrors(Exception):  # noqa: N818 - many of them
@@ -44,6 +44,9 @@ def shown(value: object) -> str:
     """A scalar as a user would quote it, on one line; "" for None, a list or a mapping."""
     if value is None or isinstance(value, (list, dict)):
         return ""
-    text = json.dumps(value, ensure_ascii=False)
-    text = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    text = _printable(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)

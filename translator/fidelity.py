@@ -81,6 +81,11 @@ class Fidelity:
             text = ": ".join(part for part in (shown(error.value), error.mend) if part)
             self.lines.append(FieldFidelity(error.field, FidelityLevel.REFUSED, text))
 
+    def has_approximated_within(self, where: Field) -> bool:
+        """Whether a part of a field is only approximated, so that the whole of it is not kept."""
+        inner = (line for line in self.lines if line.field.startswith(f"{where.path}."))
+        return any(line.verdict is FidelityLevel.APPROXIMATED for line in inner)
+
     def in_order_of(self, manifest: Field) -> tuple[FieldFidelity, ...]:
         """The entries in the order of the manifest; an absent field follows its nearest parent."""
         lines = list(dict.fromkeys(self.lines))

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Term, Toleration
 from starburst.domain.resources import MILLI
+from translator.declared_features import needing
 from translator.quantity import quantity
 
 #: By resource name: milli-CPUs for "cpu", else the base unit (bytes, GPUs, pods).
@@ -134,10 +135,10 @@ def host_ports(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def node_rules(spec: Mapping[str, Any]) -> Rules:
-    """Tolerations and required node affinity."""
+    """Tolerations and required node affinity, with the features that a node has to declare."""
     required = _at(spec, "affinity", "nodeAffinity", REQUIRED)
     return Rules(
-        affinity=node_terms(required),
+        affinity=needing(node_terms(required), spec),
         tolerations=tuple(
             Toleration(
                 each.get("key") or "",

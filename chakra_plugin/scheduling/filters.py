@@ -12,6 +12,7 @@ from chakra_plugin.scheduling.cache import NodeInfo
 from chakra_plugin.scheduling.demand import Demand
 from starburst.domain.constraints import Taint
 from starburst.kube.objects import NodeView
+from translator.declared_features import undeclared
 
 #: The taint of a cordoned node; pods that tolerate it may go there.
 CORDON = Taint("node.kubernetes.io/unschedulable")
@@ -30,6 +31,9 @@ def barred(demand: Demand, node: NodeView) -> str:
         if labels.get(key) != value:
             return "node(s) didn't match Pod's node affinity/selector"
     if demand.rules.affinity and not demand.rules.admits(node.name, labels, ()):
+        features = undeclared(demand.rules.affinity, labels)
+        if features:
+            return f"node(s) didn't declare the features {', '.join(features)}"
         return "node(s) didn't match Pod's node affinity/selector"
     for taint in node.taints:
         if taint.repels and not any(each.tolerates(taint) for each in demand.rules.tolerations):

@@ -57,6 +57,8 @@ def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> JobColumns:
     gpus = np.array([need.gpus for need in whole], np.int64)[shape]
     size = np.array([need.gpu_equivalents(settings.cpus_per_gpu) for need in whole], np.float64)[shape]
     wait = _waits(settings, size, gpus, estimate_h)
+    if trace.max_wait_h is not None:
+        wait = np.where(np.isnan(trace.max_wait_h), wait, trace.max_wait_h)
     # Computed from the due time for the same rounding as in the core.
     deadline = (trace.arrival_h + wait + estimate_h) - estimate_h
     leaves = np.zeros(len(trace), bool)
@@ -64,7 +66,7 @@ def columns(trace: Trace, estimate_h: Floats, spec: Spec) -> JobColumns:
         leaves |= gpus == 0
     if settings.short_job_s:
         leaves |= estimate_h < settings.short_job_s
-    rank = _ranks(settings, estimate_h, deadline)
+    rank = _ranks(settings, estimate_h, deadline, 0 if trace.priority is None else trace.priority)
     return JobColumns(
         arrival=np.array(trace.arrival_h, np.float64),
         duration=np.array(trace.duration_h, np.float64),
@@ -102,14 +104,16 @@ def _waits(settings: Settings, size: Any, gpus: Any, estimate_h: Any) -> Floats:
         load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs, *seen).load
         factor = policy.factor(settings.budget_percent, load)
     wait = np.minimum(policy.wait_s(factor, Ask(size, gpus, estimate_h)), settings.max_wait_s)
+    if settings.max_slowdown is not None:
+        wait = np.minimum(wait, (settings.max_slowdown - 1) * estimate_h)
     return np.broadcast_to(wait, n)
 
 
-def _ranks(settings: Settings, estimate_h: Any, deadline: Any) -> Ints:
+def _ranks(settings: Settings, estimate_h: Any, deadline: Any, priority: Any) -> Ints:
     """Every job's position in the queue's order; ties go to the earlier arrival."""
     n = len(deadline)
     came: Any = np.arange(n)
-    key = ORDERS[settings.order](Candidate(came, estimate_h, deadline, priority=0))
+    key = ORDERS[settings.order](Candidate(came, estimate_h, deadline, priority))
     rank = np.empty(n, np.int64)
     rank[np.argsort(np.broadcast_to(key, n), kind="stable")] = came
     return rank

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -26,6 +27,21 @@ def kept(function: F) -> F:
         return cast(F, numba.njit(cache=True)(function))
     except RuntimeError:  # no writable cache directory
         return cast(F, numba.njit(function))
+
+
+def ready(function: Callable[..., Any], *arguments: object) -> None:
+    """Compile a `kept` function for such arguments, or load it; processes that start together do so once."""
+    where = function.stats.cache_path  # type: ignore[attr-defined]
+    types = tuple(numba.typeof(argument) for argument in arguments)  # type: ignore[no-untyped-call]
+    if where is None or types in function.signatures:  # type: ignore[attr-defined]
+        return
+    try:
+        lock = (Path(where) / f"{function.__name__}.lock").open("w")
+    except OSError:  # another user's, or a full disk: each process compiles for itself
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the system releases it when the file is closed
+        function.compile(types)  # type: ignore[attr-defined]
 
 
 def digest(files: Iterable[str | None]) -> str:

@@ -60,7 +60,9 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
         spec.cloud_delay_s / 3600,
     )
     waiting = kernel.queue.queue(jobs, spec.out_of_order)
-    kernel.run(kernel.Simulation(jobs, nodes, waiting, runs, rules))
+    simulation = kernel.Simulation(jobs, nodes, waiting, runs, rules)
+    kernel.compiled.ready(kernel.run, simulation)
+    kernel.run(simulation)
     return _outcomes(trace, spec, nodes, runs)
 
 

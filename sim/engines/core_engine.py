@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isnan
+
 import numpy as np
 
 from sim.engines.artifact_backfill import ArtifactBackfill
@@ -25,7 +27,10 @@ ENDS = frozenset({"succeeded", "failed", "cancelled"})
 
 
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
-    """Run all jobs of the trace to their end. `estimate_h` are the run times that the scheduler assumes."""
+    """Run all jobs of the trace to their end.
+
+    `estimate_h` are the run times that the scheduler assumes, NaN where it has no estimate.
+    """
     scheduler = Scheduler(spec.settings())
     if spec.backfill and spec.backfill_rule == "artifact":
         scheduler.state.walk = ArtifactBackfill(scheduler.state)
@@ -39,6 +44,10 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
         cloud_extra_s=spec.data_gravity_h,
         on_step=book.on_step,
     )
+    waits: list[float | None] = [None] * len(trace)
+    if trace.max_wait_h is not None:
+        waits = [None if isnan(hours) else hours for hours in trace.max_wait_h.tolist()]
+    priorities = [0] * len(trace) if trace.priority is None else trace.priority.tolist()
     world.submit(
         SimJob(
             Job(
@@ -46,8 +55,10 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
                 trace.ids[i],
                 trace.tasks(i, spec.gpus_per_node),
                 queue="" if trace.queues is None else trace.queues[i],
-                runtime_estimate_s=float(estimate_h[i]),
+                runtime_estimate_s=None if np.isnan(estimate_h[i]) else float(estimate_h[i]),
                 spread=trace.spread(i),
+                max_wait_s=waits[i],
+                priority=priorities[i],
             ),
             float(trace.arrival_h[i]),
             float(trace.duration_h[i]),

@@ -67,10 +67,3 @@ def falling(points: list[Point]) -> Curve:
 def cost_at(curve: Curve, increase: float) -> float:
     """Cost at an increase, between the two points beside it."""
     return float(np.interp(increase, *curve))
-
-
-def scatter(points: list[Point]) -> float:
-    """How far costs lie off the falling curve: root mean square, percent of its cost; from 2 to 40 %."""
-    (increases, costs), (_, fitted) = jagged(points), falling(points)
-    near = (increases >= 2) & (increases <= 40)
-    return float(100 * np.sqrt(np.mean((costs[near] / fitted[near] - 1) ** 2)))

@@ -16,10 +16,12 @@ from sim.packing.inputs import PackedJob
 from sim.packing.results import JobOutcome, PackedResult
 from sim.packing.shared_cloud import SharedCloud
 from sim.run import SimulationRun, estimates, max_rss_mb
+from sim.slowdowns import slowdowns
 from sim.spec import CLOCK_S, Spec
 from sim.trace import Floats, Trace
 from sim.world import SimJob
 from starburst.core.model.jobs import JobRecord
+from starburst.core.parts.spare_room import SpareRoom
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
 from starburst.domain.job import Job, Site
@@ -107,6 +109,16 @@ class CountedPacker:
         return plan
 
 
+class _OneAfterTheOther(SpareRoom):
+    """Waiting knows nothing of the fleet: packing is asked when a wait is over."""
+
+    def queued(self, record: JobRecord) -> None:
+        """No job looks at machines."""
+
+    def changed(self, machine: str) -> None:
+        """No machine is looked at."""
+
+
 @dataclass(slots=True)
 class JobJournal:
     """Outcome of each job, by its row in the trace; scheduler seconds."""
@@ -135,19 +147,22 @@ def simulate_burst(
     *,
     period_s: float = 300.0,
     knows_colocation: bool = False,
+    joint: bool = True,
     no_wait_jct_h: float,
 ) -> Both:
     """Run the trace to its end: `policy.packer` is `packer_name`, `policy.pack_period` is `period_s`.
 
     `job_of`: demands and workload of the job of a row; every job checkpoints. `knows_colocation`: the
-    scheduler starts with the true throughput table and does not learn. `no_wait_jct_h`: the baseline of mean
-    completion time.
+    scheduler starts with the true throughput table and does not learn. `joint`: whether queued jobs look at
+    rented machines. `no_wait_jct_h`: the baseline of mean completion time.
     """
     began = time.process_time()
     counting = CountedPacker(packer(packer_name))
     settings = replace(spec.settings(unit_s=1.0), packer=packer_name, pack_period_s=period_s)
     scheduler = Scheduler(settings, counting)
     scheduler.state.fleet.shares = not isinstance(counting.packer, NoPacking)
+    if not joint:
+        scheduler.state.fleet.spare = _OneAfterTheOther()
     if knows_colocation:
         scheduler.state.fleet.speeds.table = Colocation.known(cloud.truth.values, cloud.truth.default)
     if spec.backfill and spec.backfill_rule == "artifact":
@@ -164,6 +179,7 @@ def simulate_burst(
         outcomes,
         measure(trace, outcomes, spec),
         measure_queues(trace, outcomes, spec),
+        slowdowns(trace, outcomes, spec),
         "core",
         seconds,
         max_rss_mb(),

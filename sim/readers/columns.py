@@ -56,6 +56,7 @@ def trace_of(
     memory_gib: Floats | None = None,
     nodes: Floats | None = None,
     cost: Floats | None = None,
+    users: list[str] | None = None,
 ) -> Trace:
     """Columns as a trace. Defaults: no CPUs, no memory, one node, a cost of (GPUs + CPUs / 53) · hours."""
     cpus = np.zeros(len(ids)) if cpus is None else cpus
@@ -68,6 +69,7 @@ def trace_of(
         np.zeros(len(ids)) if memory_gib is None else memory_gib,
         np.ones(len(ids), np.int64) if nodes is None else nodes.astype(np.int64),
         (gpus + cpus / CPUS_PER_GPU) * duration_h if cost is None else cost,
+        users=users,
     )
 
 
@@ -82,7 +84,10 @@ def chosen(trace: Trace, rows: Ints) -> Trace:
         trace.memory_gib[rows],
         trace.nodes[rows],
         trace.cost[rows],
-        None if trace.queues is None else [trace.queues[row] for row in rows.tolist()],
+        queues=trace.queues and [trace.queues[row] for row in rows.tolist()],
+        users=trace.users and [trace.users[row] for row in rows.tolist()],
+        max_wait_h=None if trace.max_wait_h is None else trace.max_wait_h[rows],
+        priority=None if trace.priority is None else trace.priority[rows],
     )
 
 

@@ -16,14 +16,14 @@ _GZIP = b"\x1f\x8b"
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[TextIO]:
-    """The file's text, unzipped if its content is gzip, whatever its name."""
+def open_text(path: Path, errors: str = "strict") -> Iterator[TextIO]:
+    """The file's text, unzipped if its content is gzip, whatever its name; `errors` as in `bytes.decode`."""
     try:
         with path.open("rb") as raw:
             packed = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             plain = gzip.GzipFile(fileobj=raw) if packed else raw
-            with io.TextIOWrapper(plain, encoding="utf-8-sig", newline="") as text:
+            with io.TextIOWrapper(plain, encoding="utf-8-sig", errors=errors, newline="") as text:
                 yield text
     except UnicodeDecodeError as error:
         raise SimulationError(f"{path}: not UTF-8 text ({error.reason}): save it as UTF-8 or gzip") from None

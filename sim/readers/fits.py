@@ -1,12 +1,16 @@
-"""Check that the empty cluster holds every job of a trace."""
+"""Whether the empty cluster holds the jobs of a trace, and a trace made to fit a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import numpy as np
 
+from sim.readers.columns import chosen
 from sim.readers.problems import Problems
 from sim.spec import Spec
-from sim.trace import Trace
+from sim.trace import Floats, Trace
 from starburst.domain.resources import MIB_PER_GIB, MILLI
 
 _MEND = "give the cluster more, or take the job out of the trace"
@@ -39,3 +43,30 @@ def check_fits(trace: Trace, spec: Spec) -> None:
             value = f"{trace.nodes[row]} (id {trace.ids[row]})"
             problems.add(int(row) + 1, "nodes", value, f"there are {spec.nodes} nodes; {_MEND}")
     problems.check()
+
+
+def spread(trace: Trace, specs: Iterable[Spec]) -> tuple[Trace, int]:
+    """The jobs on the fewest nodes that hold them, and the number of jobs too large for one of the clusters.
+
+    A job's source may tell only of its total resources. One that exceeds a node is treated as a gang, and so
+    is one that asks for CPUs or memory beside more GPUs than a node has.
+    """
+    nodes, kept = trace.nodes.astype(np.float64), np.ones(len(trace), bool)
+    for spec in specs:
+        cpus, memory = (
+            _nodes(trace.cpus, spec.cpus_per_node),
+            _nodes(trace.memory_gib, spec.memory_gib_per_node),
+        )
+        gpus = _nodes(trace.gpus.astype(np.float64), spec.gpus_per_node)
+        split = (gpus > trace.nodes) & (trace.cpus == 0) & (trace.memory_gib == 0) & (trace.nodes == 1)
+        fewest = np.maximum(np.maximum(cpus, memory), np.where(split, 1, gpus))
+        nodes = np.maximum(nodes, fewest)
+        kept &= (nodes <= spec.nodes) & (gpus <= spec.nodes)
+    rows = np.flatnonzero(kept)
+    jobs = replace(chosen(trace, rows), nodes=nodes[rows].astype(np.int64))
+    return jobs, len(trace) - len(rows)
+
+
+def _nodes(demand: Floats, most: float) -> Floats:
+    """The fewest nodes that hold a demand when it is shared out evenly; infinity if none can."""
+    return np.ceil(demand / most - 1e-9) if most else np.where(demand > 0, np.inf, 1)

@@ -16,20 +16,20 @@ from sim.readers.table import TraceTable
 from sim.trace import Floats, Trace
 
 _OPTIONAL = ("cpus", "memory_gib", "nodes", "cost")
-_QUEUE = "queue"
+_WORDS = ("queue", "user")
 _SECONDS_PER_HOUR = 3600.0
 
 
 def read_neutral(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
-    """Columns job_id, arrival_h or _s, duration_h or _s, gpus; maybe cpus, memory_gib, nodes, cost, queue."""
+    """Columns job_id, arrival_h or _s, duration_h or _s, gpus; perhaps _OPTIONAL and _WORDS."""
     problems = Problems(str(path))
     with open_text(path) as text:
         table = TraceTable(text, problems)
         arrival = _in_hours_or_seconds("arrival", table.header, problems)
         duration = _in_hours_or_seconds("duration", table.header, problems)
         optional = [name for name in _OPTIONAL if name in table.header]
-        queue = _QUEUE if _QUEUE in table.header else None
-        table.read("job_id", dict.fromkeys([arrival, duration, "gpus", *optional], float), limit, queue)
+        words = [name for name in _WORDS if name in table.header]
+        table.read("job_id", dict.fromkeys([arrival, duration, "gpus", *optional], float), limit, words)
     lines = table.lines
     check_ids(problems, lines, "job_id", table.ids)
     for name in (arrival, duration, "gpus", *optional):
@@ -40,9 +40,19 @@ def read_neutral(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
     problems.check()
     if not table.ids:
         raise SimulationError(f"{path}: no jobs: add a row for each job")
-    columns = {name: table[name] for name in optional}
-    trace = trace_of(table.ids, _hours(table, arrival), _hours(table, duration), table["gpus"], **columns)
-    return trace if queue is None else replace(trace, queues=table.words), []
+    column = {name: table[name] for name in optional}.get
+    trace = trace_of(
+        table.ids,
+        _hours(table, arrival),
+        _hours(table, duration),
+        table["gpus"],
+        cpus=column("cpus"),
+        memory_gib=column("memory_gib"),
+        nodes=column("nodes"),
+        cost=column("cost"),
+        users=table.words.get("user"),
+    )
+    return replace(trace, queues=table.words.get("queue")), []
 
 
 def _in_hours_or_seconds(name: str, header: Sequence[str], problems: Problems) -> str:

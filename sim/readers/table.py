@@ -51,19 +51,19 @@ REMEDIES: dict[Convert, str] = {
 
 
 class TraceTable:
-    """A CSV file with a header; `read` fills the columns."""
+    """A CSV file; `read` fills the columns. Their names are in its first line, or given as `header`."""
 
-    def __init__(self, text: TextIO, problems: Problems) -> None:
+    def __init__(self, text: TextIO, problems: Problems, header: Sequence[str] = ()) -> None:
         self._rows = csv.reader(text, strict=True)
         self._problems = problems
-        self.header = [name.strip() for name in next(self._chunk(1), [])]
+        self.header = list(header) or [name.strip() for name in next(self._chunk(1), [])]
         if not any(self.header):
             raise problems.stop(1, "file", "empty", "the first line must name the columns")
         for name in filter(None, self.header):
             if self.header.count(name) > 1:
                 raise problems.stop(1, name, "given twice", "keep one of the columns")
         self.ids: list[str] = []
-        self.words: list[str] = []
+        self.words: dict[str, list[str]] = {}
         self._lines = array("q")
         self._numbers: dict[str, array[float]] = {}
 
@@ -76,15 +76,16 @@ class TraceTable:
         return np.array(self._numbers[name], np.float64)
 
     def read(
-        self, ids: str, columns: Mapping[str, Convert], limit: int | None = None, words: str | None = None
+        self, ids: str, columns: Mapping[str, Convert], limit: int | None = None, words: Sequence[str] = ()
     ) -> None:
-        """Read the id column, numeric columns and optionally one text column, at most `limit` rows."""
-        for name in (ids, *columns):
+        """Read the id column, numeric columns and columns of text, at most `limit` rows."""
+        for name in (ids, *columns, *words):
             if name not in self.header:
                 self._problems.add(1, name, "no such column", "add it to the first line and to every row")
         self._problems.check()
         self._numbers = {name: array("d") for name in columns}
-        at = {name: self.header.index(name) for name in (ids, *columns, *filter(None, [words]))}
+        self.words = {name: [] for name in words}
+        at = {name: self.header.index(name) for name in (ids, *columns, *words)}
         while limit is None or len(self.ids) < limit:
             before = self._rows.line_num
             rows = list(self._chunk(CHUNK if limit is None else min(CHUNK, limit - len(self.ids))))
@@ -94,8 +95,8 @@ class TraceTable:
             self._lines.extend(lines)
             if cells:
                 self.ids.extend(cells[at[ids]])
-            if cells and words is not None:
-                self.words.extend(intern(cell.strip()) for cell in cells[at[words]])
+            for name in words if cells else ():
+                self.words[name].extend(intern(cell.strip()) for cell in cells[at[name]])
             for name in columns if cells else ():
                 self._numbers[name].extend(self._convert(name, columns[name], cells[at[name]], lines))
 

@@ -14,6 +14,8 @@ COLOURS = (
     *("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2"),
     *("#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#86bcb6"),
 )
+#: Pixels: the shortest wait whose job is named beside it, and the height of such a name.
+NAMED_WAIT, NAME_HEIGHT = 12.0, 8.0
 INK, FAINT, CLOUD = "#222", "#bbbbbb", "#f3f7fc"
 
 
@@ -90,6 +92,7 @@ class _Rows:
 
     def queue(self, waits: Sequence[WaitSpan]) -> None:
         self._text(LEFT - 8, self._y + 9, "waiting", "end")
+        named: tuple[float, float] = (-1e9, 0.0)
         for row, wait in enumerate(waits):
             y = self._y + 4 + row * 3
             x1, x2 = self._x(wait.start), self._x(wait.end)
@@ -98,6 +101,11 @@ class _Rows:
                 f'stroke="{self._colour[wait.job_id]}"><title>{escape(wait.job_id)} waited '
                 f"{hours(wait.end - wait.start)}</title></line>"
             )
+            if x2 - x1 >= NAMED_WAIT and (y - named[0] >= NAME_HEIGHT or x2 > named[1]):
+                self._parts.append(
+                    f'<text x="{x2 + 3:.1f}" y="{y + 3}" font-size="8">{escape(wait.job_id)}</text>'
+                )
+                named = y, x2 + 3 + 5.0 * len(wait.job_id)
         self._y += 8 + 3 * len(waits)
 
     def svg(self, title: str, subtitle: str) -> str:
@@ -130,7 +138,7 @@ class _Rows:
         for i in range(ticks):
             x = self._x(self._begin + i * step)
             self._parts.insert(0, f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 6}" y2="{y}" stroke="#ddd"/>')
-            self._text(x, y + 14, hours(i * step) if i else "0", "middle", "#555")
+            self._text(x, y + 14, f"+{hours(i * step)}" if i else "0", "middle", "#555")
 
     def _x(self, at: float) -> float:
         return LEFT + WIDTH * (at - self._begin) / self._length

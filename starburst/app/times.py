@@ -25,6 +25,12 @@ def local_clock(now: float) -> Callable[[float], str]:
     return say
 
 
+def local_heading(heading: str, now: float) -> str:
+    """The heading of a column of local times: with their zone, unless that is UTC."""
+    moment = datetime.fromtimestamp(min(now, FAR_S)).astimezone()
+    return f"{heading} ({moment.tzname()})" if moment.utcoffset() else heading
+
+
 def iso(at: float | None) -> str | None:
     """A time in RFC 3339, UTC; None for None and for times beyond the calendar."""
     if at is None or at > FAR_S:

@@ -32,10 +32,10 @@ def complete_phases(incomplete: str) -> list[str]:
 def _newest() -> list[JobRow]:
     """The newest jobs first; none without a readable store."""
     home = Home.default()
-    if not home.database.exists():
+    if not home.has_store:
         return []
     try:
-        with Store.open(home.database) as store:
+        with Store.open(home.store) as store:
             return queries.jobs(store, limit=MOST)[::-1]
     except (StoreError, OSError):
         return []

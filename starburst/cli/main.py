@@ -24,11 +24,14 @@ from starburst.visible import visible
 #: `app`.
 COMMANDS = {
     "up": "service.up",
+    "drain": "service.drain",
     "submit": "jobs.submit",
     "translate": "tools.translate",
     "status": "jobs.status",
     "explain": "jobs.explain",
-    "logs": "jobs.logs",
+    "logs": "runs.logs",
+    "exec": "runs.execute",
+    "shell": "runs.execute",
     "cancel": "jobs.control",
     "hold": "jobs.control",
     "release": "jobs.control",
@@ -45,10 +48,14 @@ COMMANDS = {
     "token": "service.token",
     "backup": "service.backup",
     "restore": "service.backup",
+    "migrate-store": "service.backup",
+    "export": "service.export",
     "doctor": "service.doctor",
     "config": "service.config",
     "simulate": "tools.simulate",
     "advise": "tools.advise",
+    "what-if": "tools.what_if",
+    "traces": "tools.trace_formats",
     "pack": "tools.pack",
     "demo": "service.demo",
 }
@@ -63,6 +70,7 @@ ELSEWHERE = {
     **dict.fromkeys(("get", "list", "ls", "ps", "queue", "squeue"), "status"),
     **dict.fromkeys(("delete", "kill", "scancel", "stop"), "cancel"),
     "describe": "explain",
+    **dict.fromkeys(("srun", "ssh", "attach"), "shell"),
     "sinfo": "nodes",
 }
 
@@ -77,7 +85,7 @@ class Subcommands(Mapping[str, Any]):
         if hasattr(module, "app"):
             return typer.main.get_command(module.app)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(name)(getattr(module, name))
+        alone.command(name)(getattr(module, name.replace("-", "_")))
         return typer.main.get_command(alone)
 
     def __iter__(self) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 Order within one instant (Starburst semantics): ended runs free their slots; jobs past their deadline leave;
 arrivals join the queue; one pass places jobs; the last jobs beyond the queue cap leave. Then cloud runs past
-T_max are considered for return, leaving jobs are packed, and running cloud jobs are consolidated.
+T_max are considered for return, leaving jobs are packed, running cloud jobs are consolidated, and
+queued jobs join machines that others need for longer anyway.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from starburst.core.model.actions import Action
 from starburst.core.model.events import (
     CancelRequested,
     EditRequested,
+    EnterRequested,
     Event,
     HoldRequested,
     ImagesReported,
@@ -49,6 +51,8 @@ from starburst.core.steps.admission import (
     expire,
     give_up,
     join,
+    leave_dear,
+    leave_exhausted,
     leave_ruled,
     submitted,
     trim,
@@ -70,7 +74,7 @@ from starburst.core.steps.machines import (
     instance_unreachable,
     not_kept_apart,
 )
-from starburst.core.steps.offload import pack, pack_at, recall
+from starburst.core.steps.offload import join_spare, pack, pack_at, recall
 from starburst.core.steps.progress import progressed
 from starburst.core.steps.return_home import bring_home
 from starburst.core.steps.run_lifecycle import (
@@ -97,6 +101,7 @@ RANK: dict[type, int] = {
     CancelRequested: 3,
     HoldRequested: 3,
     ReleaseRequested: 3,
+    EnterRequested: 3,
     RequeueRequested: 3,
     EditRequested: 3,
     VolumesRuled: 3,
@@ -171,6 +176,8 @@ class Scheduler:
             first = min(first, fence_at(state))
         if state.fleet.shares and state.next_round < first:
             first = min(first, consolidate_at(state))
+        if state.meter.calibrated:
+            first = min(first, state.meter.exhausted_at(state.now))
         return min(first, caps_at(state)) if state.settings.caps else first
 
 
@@ -192,6 +199,9 @@ def is_settled(state: State) -> bool:
         or fleet.troubled
         or (fleet.shares and state.next_round <= now)
         or state.prospects is not None
+        or state.forecast.newcomers
+        or state.fleet.spare.unseen
+        or (state.meter.calibrated and state.meter.excess)
         or state.settings.caps
         or state.resting
     )
@@ -220,6 +230,8 @@ def schedule(state: State) -> None:
         pack(state)
     if state.fleet.shares:
         consolidate(state)
+    if state.fleet.spare.unseen:
+        join_spare(state)
 
 
 def _change_jobs(state: State) -> None:
@@ -242,6 +254,9 @@ def _serve_queue(state: State) -> None:
     if state.joining or state.capacity.promised:
         _join_arrivals(state)
     _place_queued(state)
+    if state.meter.calibrated:
+        leave_dear(state)
+        leave_exhausted(state)
     if state.prospects is not None:
         give_up(state, state.prospects)
     if len(state.queue) > state.queue_limit:
@@ -292,10 +307,11 @@ def _cancelled(state: State, event: CancelRequested) -> None:
         return
     if record.stop_why is StopReason.CANCEL and not event.now:
         return
+    record.cancelled_by = "" if event.by == record.job.user else event.by
     if record.alive:
         state.unreserve(record)
         grace_s = 0.0 if event.now else state.grace_s(record.job)
-        why = "an admin cancelled it" if event.now else "its user cancelled it"
+        why = f"{record.cancelled_by or ('an admin' if event.now else 'its user')} cancelled it"
         record.no_grace = event.now
         state.decide(record.id, "stopping", grace_s=grace_s, why=why)
         stop(state, record, StopReason.CANCEL, grace_s)
@@ -337,6 +353,14 @@ def _synced(state: State, event: SiteSynced) -> None:
         confirm_instances(state, event.instances)
 
 
+def _entered(state: State, event: EnterRequested) -> None:
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+    else:
+        state.note_person(record, event.by, "enter")
+
+
 def _tick(state: State, event: Tick) -> None:
     """Nothing to do: timers are checked at every instant."""
 
@@ -346,6 +370,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     CancelRequested: _cancelled,
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
+    EnterRequested: _entered,
     RequeueRequested: requeue_requested,
     EditRequested: edit_requested,
     LeaveRuled: leave_ruled,

@@ -26,6 +26,7 @@ from starburst.core.parts.fleet import Fleet
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.parts.passes import EasyBackfill, InOrder, OutOfOrder, Walk
 from starburst.core.parts.queue import Passed, ShapeQueue
+from starburst.core.parts.wait_forecast import WaitForecast
 from starburst.domain.job import ALIVE, CloudChoice, Job, Phase, Site
 from starburst.policy.disciplines.registry import DISCIPLINES
 from starburst.policy.fair import Queue, Tags
@@ -35,7 +36,7 @@ from starburst.policy.packing.registry import packer as packer_named
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.refusals import Refusals
 from starburst.policy.returns import RETURNS
-from starburst.policy.waiting import WAITING
+from starburst.policy.waiting import WAITING, Ask
 
 #: Number of steps whose decisions are kept for error messages.
 RECENT = 256
@@ -84,15 +85,17 @@ class State:
         self.turns = Turns(self.freed)
         #: Whether capacity was freed or added since the last pass.
         self.grew = False
+        #: Forecast of waits under a calibrated budget.
+        self.forecast = WaitForecast(self.queue, self.capacity)
         #: Feasibility tests; None if hopeless jobs wait to their deadline.
-        self.prospects = Prospects(self.jobs) if settings.hopeless == "leave" else None
+        self.prospects = Prospects(self.jobs) if settings.tests_feasibility else None
         self.fleet = Fleet(packer or packer_named(settings.packer), settings.max_rate)
         #: Leaving jobs without an instance, and when each began to leave.
         self.departing: dict[str, float] = {}
         #: Earliest time of the next consolidation.
         self.next_round = 0.0
         self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
-        self.meter = Meter(settings)
+        self.meter = Meter(settings, self.load)
         #: Caps (core/steps/budget.py): the stored ledgers; the cached statuses with their time; and the jobs
         #: that a cap keeps queued, with the expected cost of each, micro-dollars.
         self.ledgers: dict[str, CapLedger] = {}
@@ -102,7 +105,6 @@ class State:
         self.looks = Timers(self._look)
         #: Ends of the pauses of blocked jobs.
         self.pauses = Timers(self._pause)
-        #: Consecutive starts refused by the cluster.
         self.refusals = Refusals()
         #: Cloud runs past T_max whose return pays or is untested; they wait for slots, the oldest first.
         self.homesick: dict[str, None] = {}
@@ -124,7 +126,6 @@ class State:
         #: Heap of queued jobs without a deadline, by arrival; stale entries are dropped at the top.
         self.patient: list[tuple[int, str]] = []
         self.passed = Passed()
-        #: Tags of the order "fair".
         self.tags = Tags()
         self._choose_policies()
 
@@ -147,7 +148,18 @@ class State:
             factor = self.waiting.factor(self.settings.budget_percent, self.load.load)
         if not self.meter.calibrated:
             return factor
-        return factor * self.meter.multiplier(self.load.load)
+        return factor * self.meter.multiplier
+
+    def policy_wait_s(self, record: JobRecord) -> tuple[float, Ask, float]:
+        """Seconds that the policy lets a job wait now, the attributes of the job, and the factor."""
+        job = record.job
+        ask = Ask(self.size(job), job.resources.gpus, self.runtime_s(job), record.returned)
+        own = self.queue_of(job).budget_percent
+        factor = self.factor * self.meter.patience(ask.runtime_s)
+        if own is not None:  # all factors are proportional to P
+            factor *= own / self.settings.budget_percent
+        longest_s = self.settings.longest_wait_s(ask.runtime_s)
+        return min(self.waiting.wait_s(factor, ask), longest_s), ask, factor
 
     def queue_of(self, job: Job) -> Queue:
         """Settings of the job's queue; defaults if it has none."""
@@ -162,6 +174,15 @@ class State:
         if job.runtime_estimate_s is not None:
             return job.runtime_estimate_s
         return self.load.load.mean_runtime_s
+
+    def given_runtime_s(self, record: JobRecord) -> float:
+        """The run time that the job's wait was derived from: means learnt since then do not change it."""
+        return self.runtime_s(record.job) if record.wait is None else record.wait.runtime_s
+
+    def released_at(self, record: JobRecord) -> float:
+        """Expected end of its run, or of one that begins now, by reports or by `given_runtime_s`."""
+        end = expected_end(record, self.now, self.given_runtime_s(record))
+        return inf if end is None else end
 
     def grace_s(self, job: Job) -> float:
         """Grace of the job's runs, at most `max_grace_s`."""
@@ -180,6 +201,11 @@ class State:
         decision = Decision(self.decided, self.now, subject, self.event, kind, numbers)
         self.changes.decisions.append(decision)
         return decision
+
+    def note_person(self, record: JobRecord, by: str, what: str) -> None:
+        """Name in the log who asks for something, if that is not the job's user."""
+        if by not in ("", record.job.user):
+            self.decide(record.id, "asked", by=by, what=what)
 
     def story(self, subject: str) -> str:
         """The latest decisions on a job or a machine, for the message of an error."""
@@ -205,17 +231,21 @@ class State:
         """Mark an instance as changed, to be stored."""
         self.books = None
         self.changes.instances[instance.id] = instance
+        if self.fleet.shares:
+            self.fleet.spare.changed(instance.id)
 
     def pass_to(self, now: float) -> None:
         """Advance the time, and charge the running and waiting jobs to a calibrated budget."""
         if self.meter.calibrated:
-            self.meter.advance(now - self.now, self.load.load)
+            self.meter.advance(now - self.now)
         self.now = now
 
     def take(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:
         """Assign these slots of the cluster to the job."""
         self.capacity.take(slots)
         self.walk.took(record, slots)
+        if slots and self.meter.calibrated:
+            self.forecast.hold(record.id, slots, self.released_at(record))
         if self.prospects is not None:
             self.prospects.hold(record.id, slots)
 
@@ -223,6 +253,7 @@ class State:
         """Release these slots of the cluster."""
         self.capacity.give(slots)
         self.walk.gave(record, slots)
+        self.forecast.drop(record.id)
         self.grew = True
         if self.prospects is not None:
             self.prospects.drop(record.id, slots)

@@ -83,7 +83,7 @@ def run_demo(out: Path, *, count: int, seed: int, console: Console) -> Summary:
     config = parse_config(DEMO_CONFIG, "demo")
     jobs = demo_jobs(count, seed, home.root / "witness.jsonl")
     began = time.monotonic()
-    with home.lock(), Store.open(home.database) as store:
+    with home.lock(), Store.open(home.store) as store:
         demo = _Demo(home, config, store, jobs, console)
         asyncio.run(demo.run())
         if demo.interrupted:
@@ -103,7 +103,7 @@ class _Demo:
     def __init__(
         self, home: Home, config: Config, store: Store, jobs: list[DemoJob], console: Console
     ) -> None:
-        self._database = home.database
+        self._database = home.store
         self.home = home
         self.config = config
         self.jobs = jobs

@@ -99,7 +99,7 @@ class Resources:
             parts.append(f"{self.cpus:g} CPU{'s' if self.cpu_milli != MILLI else ''}")
         if self.memory_mib:
             small = self.memory_mib < MIB_PER_GIB
-            parts.append(f"{self.memory_mib} MiB" if small else f"{self.memory_gib:g} GiB")
+            parts.append(f"{self.memory_mib} MiB" if small else f"{round(self.memory_gib, 2):g} GiB")
         parts += [_other_text(name, amount) for name, amount in self.others]
         return ", ".join(parts) or "nothing"
 

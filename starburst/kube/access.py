@@ -87,6 +87,26 @@ STARBURST_WORK = (
     *_all("list", "", "events", "to say why pods are not made, do not start or were taken away"),
     *_EVENTS,
 )
+#: The same where objects of operators are adopted; without it they are left alone.
+_ADOPTED_KINDS = tuple(
+    permission
+    for group, plurals in (
+        ("jobset.x-k8s.io", "jobsets"),
+        ("kubeflow.org", "mpijobs pytorchjobs tfjobs xgboostjobs"),
+        ("trainer.kubeflow.org", "trainjobs"),
+        ("ray.io", "rayjobs"),
+    )
+    for plural in plurals.split()
+    for permission in (
+        *_all("list watch get patch", group, plural, "to adopt objects of operators and to mark them"),
+        *_all("patch", group, f"{plural}/status", "to write back how they ended"),
+    )
+)
+OPERATOR_KINDS = (
+    *_ADOPTED_KINDS,
+    *_all("list watch", "ray.io", "rayclusters", "to say on each why it is not adopted"),
+    *_all("list watch", "batch.volcano.sh", "jobs", "to say on each why it is not adopted"),
+)
 #: The same, in its own namespace.
 STARBURST_LEASE = _all(
     "get create update", "coordination.k8s.io", "leases", "so that of several Starbursts one leads"

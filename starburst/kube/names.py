@@ -20,6 +20,8 @@ DECISION = "starburst.io/decision"
 RANK = "starburst.io/rank"
 #: Address of the first pod of a gang. A pod that has it empty is bound once that is known, and then has it.
 MASTER_ADDR = "starburst.io/master-addr"
+#: Addresses of all pods of a gang by rank, one a line; "" until all are known.
+HOSTS = "starburst.io/hosts"
 #: Gang of pods that start together or not at all, for Chakra alone: "name/size".
 GANG = "starburst.io/gang"
 #: How a run ended, and the command that shows what it wrote.

@@ -17,10 +17,12 @@ from starburst.domain.gpu_types import gpu_type
 from starburst.domain.resources import Others, Resources
 from starburst.kube import names
 from starburst.kube.interning import interned, interned_dict
+from starburst.kube.operator_kinds import OperatorKind
 from starburst.kube.pods.outcome import outcome
 from starburst.kube.pods.resizing import resized
-from starburst.kube.resources import Object
+from starburst.kube.resources import JOBS, PODS, Object, Resource
 from starburst.kube.volumes.views import ClaimUse, claims_of
+from translator.declared_features import declared
 from translator.manifests.amounts import GPUS
 from translator.manifests.gpus import LABELS
 from translator.manifests.manifest import MANAGED_BY_US
@@ -40,6 +42,7 @@ class NodeView:
     name: str
     uid: str
     allocatable: Amounts
+    #: With the features that it declares, as `translator.declared_features` writes them.
     labels: dict[str, str]
     taints: tuple[Taint, ...]
     #: Not cordoned.
@@ -133,7 +136,7 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A batch/v1 Job."""
+    """A batch/v1 Job, or the object of an operator that is treated as a managed one."""
 
     namespace: str
     name: str
@@ -164,6 +167,12 @@ class JobView:
     managed: bool = False
     #: Pods that live, as its status says.
     active: int = 0
+    #: Pods that have to succeed; 1 if it does not say.
+    completions: int = 1
+    #: The kind of an operator's object; None of a batch/v1 Job.
+    operator: OperatorKind | None = None
+    #: Whether that operator may make pods of it: it is not suspended.
+    released: bool = False
 
     @property
     def withdrawn(self) -> bool:
@@ -184,7 +193,7 @@ def read_node(item: Object) -> NodeView:
         name=metadata["name"],
         uid=metadata["uid"],
         allocatable=amounts(status.get("allocatable") or {}, math.floor),
-        labels=dict(metadata.get("labels") or {}),
+        labels={**(metadata.get("labels") or {}), **declared(status)},
         taints=tuple(
             Taint(taint["key"], taint.get("value", ""), taint["effect"]) for taint in spec.get("taints") or ()
         ),
@@ -206,7 +215,7 @@ def read_pod(item: Object) -> PodView:
         annotations=_ours(metadata, "annotations"),
         owner=_owner(metadata),
         node=intern(spec.get("nodeName") or ""),
-        phase=intern(status.get("phase") or "Pending"),
+        phase=intern(end.phase),
         deleting="deletionTimestamp" in metadata,
         requests=interned_dict(tuple(pod_requests(resized(spec, status)).items())),
         selector=interned(tuple(sorted((spec.get("nodeSelector") or {}).items()))),
@@ -241,7 +250,7 @@ def read_job(item: Object) -> JobView:
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        labels=_ours(metadata, "labels"),
+        labels={**_template_marks(spec), **_ours(metadata, "labels")},
         annotations=_ours(metadata, "annotations"),
         scheduler=spec["template"]["spec"].get("schedulerName", ""),
         parallelism=1 if spec.get("parallelism") is None else spec["parallelism"],
@@ -257,7 +266,39 @@ def read_job(item: Object) -> JobView:
         conditions=_our_conditions(status),
         managed=spec.get("managedBy") == MANAGED_BY_US,
         active=status.get("active") or 0,
+        completions=spec.get("completions") or 1,
     )
+
+
+def read_operator_object(item: Object, kind: OperatorKind) -> JobView:
+    """Of an object of an operator. While it lies suspended it is Starburst's, and not taken for suspended."""
+    metadata, status = item["metadata"], item.get("status") or {}
+    return JobView(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        labels=_ours(metadata, "labels"),
+        annotations=_ours(metadata, "annotations"),
+        scheduler=names.CHAKRA,  # of the pods that Starburst makes for it
+        parallelism=1,
+        suspended=False,
+        deleting="deletionTimestamp" in metadata,
+        end=kind.end(status),
+        end_reason="",
+        end_message="",
+        started_at=None,
+        owned=_owner(metadata) is not None,
+        managed=True,
+        operator=kind,
+        released=not kind.is_suspended(item.get("spec") or {}),
+    )
+
+
+def resource_of(view: JobView | PodView) -> Resource:
+    """How the API addresses an object."""
+    if isinstance(view, PodView):
+        return PODS
+    return JOBS if view.operator is None else view.operator.resource
 
 
 def gpus(found: Mapping[str, int]) -> int:
@@ -299,6 +340,12 @@ def is_copy(metadata: Object) -> bool:
     """Whether an object's marks were written on another one, as `kubectl replace --force` leaves them."""
     marked: str | None = (metadata.get("annotations") or {}).get(names.UID)
     return marked is not None and marked != metadata["uid"]
+
+
+def _template_marks(spec: Object) -> dict[str, str]:
+    """Whose a Job is that Starburst made, also if its own labels were stripped off: no template changes."""
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    return {key: labels[key] for key in (names.JOB, names.CONTROLLER) if key in labels}
 
 
 def _ours(metadata: Object, field: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ import structlog
 
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
-from starburst.kube.objects import JobView, PodView
+from starburst.kube.objects import JobView, PodView, resource_of
 from starburst.kube.resources import EVENTS, Object
 
 log = structlog.get_logger()
@@ -178,9 +178,9 @@ class Recorder:
 
 
 def reference_to(view: JobView | PodView) -> ObjectReference:
-    """A Job or pod as events name it."""
-    kind, version = ("Job", "batch/v1") if isinstance(view, JobView) else ("Pod", "v1")
-    return ObjectReference(kind, version, view.namespace, view.name, view.uid)
+    """A Job, a pod or an object of an operator as events name it."""
+    kind = "Pod" if isinstance(view, PodView) else view.operator.name if view.operator else "Job"
+    return ObjectReference(kind, resource_of(view).api_version, view.namespace, view.name, view.uid)
 
 
 def api_time(epoch_s: float) -> str:

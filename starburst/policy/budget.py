@@ -1,63 +1,58 @@
-"""Online control of the waiting factor, so that the realised delay matches the wait budget P.
+"""Online control of the waiting factor, so that the realised delay is the wait budget P and never much more.
 
 The factors of `waiting.py` are open-loop: they spend the budget only if every job waits until its deadline.
-Most jobs start earlier, so only a fraction of P is used. The controller multiplies the factor according to
-the delay measured so far. Under No-Wait a job starts on arrival, so every second of waiting is an increase
-over No-Wait, and the increase of mean JCT is Σ delay / Σ run time. At every instant the sums grow by (waiting
-jobs)·dt and (running jobs)·dt, as in Little's law. They therefore need no predictions, and a job that still
-waits counts with its wait so far.
+Most jobs start earlier, so only a fraction of P is used. The control multiplies the factor. The reciprocal of
+the factor is a price: under Compute-Wait a job may wait until its delay, at the price of an hour of delay, is
+worth as much as its cloud run, so that one price holds for all jobs.
 
-The bank is the unspent budget, P/100·Σ run time − Σ delay. The multiplier is e^(gain·bank + trend): the bank
-corrects the deviation of the whole past from P, and the trend (its integral) learns the multiplier that the
-workload needs. The time axis is the run time of jobs; the bank fades over WINDOW_JOBS jobs, so an old surplus
-is not spent. Control is slower (a longer horizon) where many jobs run at a time, because many decisions
-precede the first effect of a change, and where the run times have a heavy tail, because a few long jobs
-dominate both sums.
+Under No-Wait a job starts on arrival. Every second of waiting is therefore an increase over No-Wait, and the
+increase of mean JCT is Σ delay / Σ run time. At every instant the sums grow by (waiting jobs)·dt and (running
+jobs)·dt, as in Little's law: they need no estimates.
+
+Unspent is P/100·Σ run time − Σ delay. The slack is SLACK_PERCENT of Σ run time plus the budget of SLACK_JOBS
+jobs, without which a handful of jobs would exhaust it. The position is unspent / slack: 0 is P exactly.
+The multiplier is e^(GAIN·position + trend), a mirror descent on the price: the trend sums positions, each
+weighted by its share of the run time so far (a step of 1/t, whose regret is logarithmic in t).
+
+An hour of delay is dearer for a short job: its factor is that of others times t / (t + BRIEF·T), with its own
+and the mean run time t and T. Short jobs are most of the jobs and little of the work, so that it costs little
+to send them away, and most of the large slowdowns are theirs.
+
+At position −1 the account is exhausted. The scheduler then sends away the waiting jobs that are cheapest in
+the cloud until at most P per hundred running jobs wait, fewer at a lower position. So P is exceeded by the
+slack at most, whatever the estimates.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import exp, log
+from math import exp, inf
 
 from starburst.domain.value import value
-from starburst.policy.waiting import Load
 
-#: Bounds of the multiplier.
-LEAST, MOST = 1 / 8, 64.0
-LOG_LEAST, LOG_MOST = log(LEAST), log(MOST)
-#: The bank is 1 when the unspent budget is that of max(FIRST_JOBS, AT_A_TIME · tail · jobs running at a time)
-#: jobs of mean run time, plus SHARE of all jobs counted so far (`horizon_jobs`).
-FIRST_JOBS = 25.0
-AT_A_TIME = 2.0
-SHARE = 0.05
+#: Slack: percent of the run time so far, and number of jobs of mean run time whose budget is added.
+SLACK_PERCENT = 1.0
+SLACK_JOBS = 25.0
+#: Logarithm of the multiplier per unit of the position, and the bounds of the position therein.
+GAIN = 2.0
+LEAST, MOST = -1.0, 1.5
+#: Change of the trend per unit of the position while the run time so far grows by a factor of e.
+LEARNING = 1.5
+#: Mean run times that are added to a job's own where the patience of short jobs is computed.
+BRIEF = 0.3
+#: Bound of the position in one step of the trend, and of the trend.
+STEP, TREND = 3.0, 6.0
 #: Jobs of mean run time after which older sums have faded by a factor of e.
-WINDOW_JOBS = 3000.0
-#: Gain: logarithm of the multiplier per unit of bank.
-GAIN = 0.5
-#: Learning rates of the trend, per unit of bank: LOWER over one horizon of jobs while the bank is negative;
-#: RAISE, divided by the horizon, per offloaded job while the bank is positive.
-LOWER = 0.07
-RAISE = 0.75
-#: The bank is clipped to ± this value, so that one burst or lull has a bounded effect.
-BANK_LIMIT = 1.0
+WINDOW_JOBS = 100_000.0
 
 
 @value
 class Account:
-    """State of the controller: run time and delay in seconds, summed over jobs, with older amounts faded."""
+    """State of the control: run time and delay in seconds, summed over jobs, with older amounts faded."""
 
     run_s: float = 0.0
     delay_s: float = 0.0
     #: Learnt logarithm of the multiplier.
     trend: float = 0.0
-    #: Elapsed seconds over which the sums were collected, faded likewise.
-    passed_s: float = 0.0
-
-    @property
-    def running(self) -> float:
-        """Mean number of jobs running at a time."""
-        return self.run_s / self.passed_s if self.passed_s > 0 else 0.0
 
     @property
     def spent_percent(self) -> float:
@@ -65,59 +60,61 @@ class Account:
         return 100 * self.delay_s / self.run_s if self.run_s > 0 else 0.0
 
 
-def horizon_jobs(account: Account, load: Load) -> float:
-    """Number of jobs with a budget that makes the bank 1; it grows with the jobs seen so far."""
-    at_a_time = AT_A_TIME * load.tail * account.running
-    return max(FIRST_JOBS, at_a_time) + SHARE * account.run_s / load.mean_runtime_s
+def slack_s(account: Account, budget_percent: float, mean_run_s: float) -> float:
+    """Seconds of delay by which P may be exceeded; `mean_run_s` is the mean run time of past jobs."""
+    return (SLACK_PERCENT * account.run_s + budget_percent * SLACK_JOBS * mean_run_s) / 100
 
 
-def bank(account: Account, budget_percent: float, load: Load) -> float:
-    """Unspent budget in units of the horizon's budget, clipped to ± BANK_LIMIT."""
-    unspent_s = account.run_s - account.delay_s * 100 / budget_percent
-    share = unspent_s / (horizon_jobs(account, load) * load.mean_runtime_s)
-    return min(max(share, -BANK_LIMIT), BANK_LIMIT)
+def position(account: Account, budget_percent: float, mean_run_s: float) -> float:
+    """Unspent delay in units of the slack: 0 where P is realised, −1 where the account is exhausted."""
+    unspent_s = budget_percent / 100 * account.run_s - account.delay_s
+    return unspent_s / slack_s(account, budget_percent, mean_run_s)
 
 
-def multiplier(account: Account, budget_percent: float, load: Load) -> float:
+def multiplier(account: Account, budget_percent: float, mean_run_s: float) -> float:
     """Current multiplier of the open-loop factor."""
-    return exp(_within(GAIN * bank(account, budget_percent, load) + account.trend))
+    return exp(GAIN * _within(position(account, budget_percent, mean_run_s), LEAST, MOST) + account.trend)
+
+
+def patience(runtime_s: float, mean_run_s: float) -> float:
+    """What a factor is multiplied by for the job's own run time: near 1 for a long job, 0 for a short one."""
+    return runtime_s / (runtime_s + BRIEF * mean_run_s)
 
 
 def spend(
-    account: Account,
-    run_s: float,
-    delay_s: float,
-    budget_percent: float,
-    load: Load,
-    *,
-    passed_s: float = 0.0,
+    account: Account, run_s: float, delay_s: float, budget_percent: float, mean_run_s: float
 ) -> Account:
-    """The account after `passed_s` seconds of running and waiting (both in seconds, summed over jobs).
+    """The account after so many seconds of running and of waiting, each summed over jobs.
 
-    A negative `run_s` takes back a run whose work turned out to be lost.
+    A negative `run_s` takes back a run whose work turned out to be lost. Unspent budget teaches nothing while
+    no job waits: longer waits would not be used then, and would be too long in the next rush.
     """
-    jobs = max(run_s, 0.0) / load.mean_runtime_s
-    keep = exp(-jobs / WINDOW_JOBS)
-    total_s, late_s = account.run_s * keep + run_s, account.delay_s * keep + delay_s
-    total_s, late_s = max(total_s, 0.0), max(late_s, 0.0)
-    passed_s += account.passed_s * keep
-    after = Account(total_s, late_s, account.trend, passed_s)
-    overdrawn = min(bank(after, budget_percent, load), 0.0)
-    if not overdrawn:
+    keep = exp(-max(run_s, 0.0) / (mean_run_s * WINDOW_JOBS))
+    total_s, late_s = max(account.run_s * keep + run_s, 0.0), max(account.delay_s * keep + delay_s, 0.0)
+    after = Account(total_s, late_s, account.trend)
+    where = _within(position(after, budget_percent, mean_run_s), -STEP, STEP)
+    if run_s <= 0 or (delay_s <= 0 and where > 0):
         return after
-    share = jobs / horizon_jobs(after, load)
-    return Account(total_s, late_s, _within(account.trend + LOWER * overdrawn * share), passed_s)
+    share = run_s / (total_s + 2 * SLACK_JOBS * mean_run_s)
+    return Account(total_s, late_s, _within(account.trend + LEARNING * where * share, -TREND, TREND))
 
 
-def left(account: Account, budget_percent: float, load: Load) -> Account:
-    """The account after a job offloaded because its wait was too short; unspent budget then raises the trend.
-
-    Without offloads longer waits would spend nothing now, and too much once the load grows.
-    """
-    unspent = max(bank(account, budget_percent, load), 0.0)
-    share = RAISE * unspent / horizon_jobs(account, load)
-    return replace(account, trend=_within(account.trend + share))
+def room(account: Account, budget_percent: float, mean_run_s: float, running: int) -> float:
+    """Number of jobs that may wait now; infinity until the account is exhausted."""
+    where = position(account, budget_percent, mean_run_s)
+    return inf if where > LEAST else int(budget_percent / 100 * running * max(0.0, 1 + where - LEAST))
 
 
-def _within(exponent: float) -> float:
-    return min(max(exponent, LOG_LEAST), LOG_MOST)
+def exhausted_in_s(
+    account: Account, budget_percent: float, mean_run_s: float, *, running: int, waiting: int
+) -> float:
+    """Seconds until the account is exhausted if nothing changes; infinity if it never is, or is already."""
+    growth = waiting - (budget_percent + SLACK_PERCENT) / 100 * running
+    where = position(account, budget_percent, mean_run_s)
+    if growth <= 0 or where <= LEAST:
+        return inf
+    return (where - LEAST) * slack_s(account, budget_percent, mean_run_s) / growth
+
+
+def _within(number: float, least: float, most: float) -> float:
+    return min(max(number, least), most)

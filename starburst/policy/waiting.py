@@ -29,13 +29,6 @@ class Load:
     mean_size: float
     #: T, seconds.
     mean_runtime_s: float
-    #: Root mean square of the run times, seconds; 0 if unknown.
-    rms_runtime_s: float = 0.0
-
-    @property
-    def tail(self) -> float:
-        """Weight of the tail of the run times: 1 for an exponential or lighter-tailed distribution."""
-        return max(1.0, self.rms_runtime_s / (math.sqrt(2) * self.mean_runtime_s))
 
 
 @value

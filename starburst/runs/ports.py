@@ -86,6 +86,9 @@ class AdoptionPort(Protocol):
     def record(self, job_id: str) -> JobRecord | None:
         """A job's record, also after its end; None if the scheduler has not read the submission yet."""
 
+    def living(self, job_id: str) -> JobRecord | None:
+        """The same of a job that is not over, from memory."""
+
     def adopted(self) -> dict[str, Adopted]:
         """Jobs that were found in the cluster and are not over, by id."""
 

@@ -9,21 +9,28 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection, select
 
 from starburst.core.model.decisions import Decision
 from starburst.core.model.jobs import JobRecord
-from starburst.core.state import Changes
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import codec
 from starburst.store.rows import chunks
 from starburst.store.schema import facts, jobs
 
+if TYPE_CHECKING:
+    from starburst.core.state import Changes
+
+T = TypeVar("T")
+
 #: Keys of the facts that hold the counters.
-TALLIES, SPENT, STEPS = "tallies", "spent", "steps"
+TALLIES, STEPS = "tallies", "steps"
+#: Beginnings of keys that a queue's name ends: a step reads and stores those of its queues only.
+WAITS, SPENT = "waits/", "spent/"
 #: Upper bounds of the histogram of waits, seconds; the last bucket has no bound.
 BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 86_400.0)
 #: Upper bounds of the histogram of step durations, wall seconds.
@@ -73,9 +80,6 @@ class DecisionCounters:
     #: Offloaded jobs by reason, and failed launches by offer.
     offloads: dict[str, int] = field(default_factory=dict)
     launch_failures: dict[str, int] = field(default_factory=dict)
-    #: Queue to site to histogram of seconds until the first placement. The time in which a job was held, or
-    #: waited for prerequisites or its array limit, is excluded.
-    waits: dict[str, dict[str, WaitHistogram]] = field(default_factory=dict)
     #: Job id to seconds that the job had waited when it was held; only jobs without a placement so far.
     waited: dict[str, float] = field(default_factory=dict)
     #: Sums over jobs, in seconds: delay is avoidable waiting and repeated work; run is the run time of
@@ -84,8 +88,11 @@ class DecisionCounters:
     run_s: float = 0.0
 
 
-#: Queue to user to micro-dollars of settled bills.
-Spent = dict[str, dict[str, int]]
+#: Of a queue: site to histogram of seconds until the first placement. The time in which a job was held, or
+#: waited for prerequisites or its array limit, is excluded.
+Waits = dict[str, WaitHistogram]
+#: Of a queue: user to micro-dollars of settled bills.
+Spent = dict[str, int]
 
 
 def tallies(conn: Connection) -> DecisionCounters:
@@ -93,9 +100,14 @@ def tallies(conn: Connection) -> DecisionCounters:
     return codec.decode(DecisionCounters, _body(conn, TALLIES) or "{}")
 
 
-def spent(conn: Connection) -> Spent:
-    """Settled bills."""
-    return codec.decode(dict[str, dict[str, int]], _body(conn, SPENT) or "{}")
+def waits(conn: Connection) -> dict[str, Waits]:
+    """Waits of jobs that were given a place, by queue."""
+    return dict(_by_queue(conn, WAITS, dict[str, WaitHistogram]))
+
+
+def spent(conn: Connection) -> dict[str, Spent]:
+    """Settled bills, by queue."""
+    return dict(_by_queue(conn, SPENT, dict[str, int]))
 
 
 def steps(conn: Connection) -> StepDurations:
@@ -109,20 +121,21 @@ def count(conn: Connection, changes: Changes) -> dict[str, object]:
     if changes.decisions:
         kept = tallies(conn)
         _held(conn, kept, changes)
-        for decision in changes.decisions:
-            _decided(kept, decision, changes.jobs.get(decision.subject))
+        admissions = [
+            _decided(kept, decision, changes.jobs.get(decision.subject)) for decision in changes.decisions
+        ]
         documents[TALLIES] = kept
+        documents |= _new_waits(conn, [one for one in admissions if one is not None])
     bills = _new_bills(conn, [job for job in changes.jobs.values() if job.cloud_micro_usd])
-    if bills:
-        paid = spent(conn)
-        for (queue, user), micro_usd in bills.items():
-            by_user = paid.setdefault(queue, {})
-            by_user[user] = by_user.get(user, 0) + micro_usd
-        documents[SPENT] = paid
-    return documents
+    return documents | _new_spent(conn, bills)
 
 
-def _decided(kept: DecisionCounters, decision: Decision, record: JobRecord | None) -> None:
+#: A job's first place: its queue, the site, and the seconds that it waited.
+Admission = tuple[str, str, float]
+
+
+def _decided(kept: DecisionCounters, decision: Decision, record: JobRecord | None) -> Admission | None:
+    """Count a decision; returned is the first place that it gave a job, if it did."""
     kind, numbers = decision.kind, decision.numbers
     _add(kept.decisions, kind)
     if kind == "launch-failed":
@@ -135,12 +148,29 @@ def _decided(kept: DecisionCounters, decision: Decision, record: JobRecord | Non
         kept.run_s += float(str(numbers["runtime_s"]))
     if record is not None and record.phase.is_end:
         kept.waited.pop(record.id, None)
-    if record is not None and _is_admission(decision, record):
-        site = "cluster" if kind == "placed" else "cloud"
-        wait_s = max(0.0, decision.at - record.queued_at) + kept.waited.pop(record.id, 0.0)
-        kept.waits.setdefault(record.job.queue, {}).setdefault(site, WaitHistogram()).add(wait_s)
-        if record.job.cloud is not CloudChoice.NEVER:
-            kept.delay_s += wait_s
+    if record is None or not _is_admission(decision, record):
+        return None
+    wait_s = max(0.0, decision.at - record.queued_at) + kept.waited.pop(record.id, 0.0)
+    if record.job.cloud is not CloudChoice.NEVER:
+        kept.delay_s += wait_s
+    return record.job.queue, "cluster" if kind == "placed" else "cloud", wait_s
+
+
+def _new_waits(conn: Connection, admissions: Sequence[Admission]) -> dict[str, object]:
+    """The waits of these jobs' queues with theirs, by fact key."""
+    kept = dict(_by_queue(conn, WAITS, dict[str, WaitHistogram], {queue for queue, *_ in admissions}))
+    for queue, site, wait_s in admissions:
+        kept.setdefault(queue, {}).setdefault(site, WaitHistogram()).add(wait_s)
+    return {WAITS + queue: waits for queue, waits in kept.items()}
+
+
+def _new_spent(conn: Connection, bills: Mapping[tuple[str, str], int]) -> dict[str, object]:
+    """The settled bills of these queues with these bills, by fact key."""
+    kept = dict(_by_queue(conn, SPENT, dict[str, int], {queue for queue, _ in bills}))
+    for (queue, user), micro_usd in bills.items():
+        by_user = kept.setdefault(queue, {})
+        by_user[user] = by_user.get(user, 0) + micro_usd
+    return {SPENT + queue: by_user for queue, by_user in kept.items()}
 
 
 def _held(conn: Connection, kept: DecisionCounters, changes: Changes) -> None:
@@ -182,6 +212,20 @@ def _stored(conn: Connection, ids: Sequence[str]) -> Iterator[JobRecord]:
     for chunk in chunks(ids):
         for text in conn.scalars(select(jobs.c.record).where(jobs.c.id.in_(chunk))):
             yield codec.decode(JobRecord, text)
+
+
+def _by_queue(
+    conn: Connection, prefix: str, kind: type[T], queues: Collection[str] | None = None
+) -> Iterator[tuple[str, T]]:
+    """The documents of these queues, or of all; queues without one are missing."""
+    key = facts.c.key
+    if queues is None:
+        asked = [key.startswith(prefix, autoescape=True)]
+    else:
+        asked = [key.in_([prefix + queue for queue in chunk]) for chunk in chunks(sorted(queues))]
+    for condition in asked:
+        for name, body in conn.execute(select(key, facts.c.body).where(condition)):
+            yield name.removeprefix(prefix), codec.decode(kind, body)
 
 
 def _body(conn: Connection, key: str) -> str | None:

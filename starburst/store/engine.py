@@ -1,34 +1,40 @@
-"""Opens the database: durable settings, explicit transactions, the current schema."""
+"""Opens the database, a SQLite file or PostgreSQL, with the current schema."""
 
 from __future__ import annotations
 
-import os
-import sqlite3
-import time
-from contextlib import closing
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
-from sqlalchemy import Connection, Engine, column, create_engine, event, inspect, select, table
+from sqlalchemy import Connection, Engine, column, create_engine, inspect, select, table
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from starburst.store.errors import StoreError, UnusableError
-from starburst.store.failures import translate, trouble
+from starburst.store.databases import sqlite
+from starburst.store.errors import StoreError
 from starburst.store.schema import HEAD
 
-#: SQLite busy timeout, milliseconds.
+#: Longest wait for other writers, milliseconds.
 BUSY_TIMEOUT_MS = 30_000
 #: Read connections per process.
 READERS = 8
 #: Seconds that a thread waits for a read connection.
 TURN_S = 10.0
 
-#: Seconds between two attempts to switch a file to WAL.
-WAL_RETRY_S = 0.01
-
 MIGRATIONS = Path(__file__).parent / "migrations"
+#: Spellings of PostgreSQL in URLs; psycopg 3 is the driver.
+POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
+
+
+class Watch(Protocol):
+    """Notices writes of others."""
+
+    def version(self) -> int:
+        """A number that changes when others write."""
+
+    def close(self) -> None:
+        """Stop."""
 
 
 def open_engine(where: str | Path, busy_ms: int | None = None) -> Engine:
@@ -38,18 +44,13 @@ def open_engine(where: str | Path, busy_ms: int | None = None) -> Engine:
     each other at most `busy_ms`, BUSY_TIMEOUT_MS if None.
 
     Raises:
+        UnusableError: the server of the database is away.
         StoreError: the database cannot be opened, or a newer Starburst created it.
     """
-    url = _url(where)
+    url = store_url(where)
     if url.get_backend_name() == "sqlite" and url.database:
-        _make_file(Path(url.database))
-    try:
-        engine = create_engine(url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=TURN_S)
-    except (ImportError, SQLAlchemyError) as error:
-        raise StoreError(f"the store {url!r} cannot be used: {error}") from None
-    translate(engine, path_of(engine))
-    if engine.dialect.name == "sqlite":
-        _set_up_sqlite(engine, BUSY_TIMEOUT_MS if busy_ms is None else busy_ms)
+        sqlite.make_file(Path(url.database))
+    engine = _engine(url, 1, BUSY_TIMEOUT_MS if busy_ms is None else busy_ms)
     try:
         migrate(engine)
     except SQLAlchemyError as error:
@@ -63,47 +64,79 @@ def open_engine(where: str | Path, busy_ms: int | None = None) -> Engine:
 
 def readers(engine: Engine) -> Engine:
     """An engine of read-only connections, at most READERS, opened on demand."""
-    if engine.dialect.name != "sqlite" or path_of(engine) is None:
+    if engine.dialect.name == "sqlite" and sqlite.path_of(engine) is None:
         return engine
-    reading = create_engine(
-        engine.url, poolclass=QueuePool, pool_size=READERS, max_overflow=0, pool_timeout=TURN_S
-    )
-    translate(reading, path_of(engine))
-    _set_up_sqlite(reading, BUSY_TIMEOUT_MS, "query_only = ON")
-    return reading
-
-
-def path_of(engine: Engine) -> Path | None:
-    """The file of a SQLite database; None for other databases."""
-    name = engine.url.database
-    return Path(name) if engine.dialect.name == "sqlite" and name and name != ":memory:" else None
-
-
-def damage(path: Path) -> str:
-    """The errors that SQLite's integrity check finds, "" if none; it reads the whole file.
-
-    It opens its own connection, because existing ones may answer from cached pages.
-
-    Raises:
-        UnusableError: the file cannot be read now.
-    """
-    try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)) as conn:
-            found = str(conn.execute("PRAGMA quick_check(1)").fetchone()[0])
-    except sqlite3.Error as error:
-        what = trouble(error, path)
-        if isinstance(what, UnusableError):
-            raise what from None
-        return str(error)
-    return "" if found == "ok" else found
+    return _engine(engine.url, READERS, BUSY_TIMEOUT_MS, reads=True)
 
 
 def writer(engine: Engine) -> Engine:
-    """The engine for write transactions: SQLite takes the write lock at their start.
-
-    A transaction that reads first and locks later fails if another process writes in between.
-    """
+    """The engine for write transactions: they take the write lock at their start."""
     return engine.execution_options(writes=True)
+
+
+def watch(engine: Engine) -> Watch:
+    """What notices writes of others to the database of an engine."""
+    made: Watch = _database(engine.url).watch(engine)
+    return made
+
+
+def took_effect(engine: Engine, write: object) -> bool:
+    """Whether a write whose answer was lost took effect; `write` is `info["write"]` of its connection.
+
+    Raises:
+        UnsureError: the database cannot be asked.
+    """
+    return bool(_database(engine.url).took_effect(engine, write))
+
+
+def end_silent_writer(conn: Connection) -> None:
+    """End a write transaction of another connection whose client is silent, where the database can."""
+    _database(conn.engine.url).end_silent_writer(conn)
+
+
+def next_numbers(conn: Connection) -> dict[str, int]:
+    """The last number given out, by table with numbers that are never reused."""
+    found: dict[str, int] = _database(conn.engine.url).next_numbers(conn)
+    return found
+
+
+def number_from(conn: Connection, table: str, last: int) -> None:
+    """Have a table give out numbers after `last`."""
+    _database(conn.engine.url).number_from(conn, table, last)
+
+
+def others(conn: Connection) -> int:
+    """The number of connections of other processes of Starburst to a server's database."""
+    return int(_database(conn.engine.url).others(conn))
+
+
+def store_url(where: str | Path) -> URL:
+    """The URL of a file or database.
+
+    Raises:
+        StoreError: it is neither.
+    """
+    if isinstance(where, Path) or "://" not in where:
+        return URL.create("sqlite", database=str(where))
+    try:
+        url = make_url(where)
+    except ArgumentError:
+        raise StoreError(f"{where!r} is neither a file nor a database URL") from None
+    if url.drivername in POSTGRES:
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername != "sqlite":
+        raise StoreError(
+            f"the store {url!r} cannot be used: write postgresql://USER@HOST/DATABASE, or a file"
+        )
+    return url
+
+
+def is_postgres(url: str) -> bool:
+    """Whether a text is the URL of a PostgreSQL database."""
+    try:
+        return make_url(url).drivername in POSTGRES
+    except (ArgumentError, ValueError):
+        return False
 
 
 def migrate(engine: Engine) -> None:
@@ -117,7 +150,7 @@ def migrate(engine: Engine) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    with writer(engine).begin() as conn:
+    with engine.execution_options(writes="unnamed").begin() as conn:
         config.attributes["connection"] = conn
         try:
             command.upgrade(config, "head")
@@ -135,58 +168,30 @@ def revision(conn: Connection) -> str | None:
     return conn.scalar(select(column("version_num")).select_from(table("alembic_version")))
 
 
-def _url(where: str | Path) -> URL:
-    if isinstance(where, Path) or "://" not in where:
-        return URL.create("sqlite", database=str(where))
+def _engine(url: URL, connections: int, busy_ms: int, *, reads: bool = False) -> Engine:
+    database = _database(url)
     try:
-        return make_url(where)
-    except ArgumentError:
-        raise StoreError(f"{where!r} is neither a file nor a database URL") from None
+        engine = create_engine(
+            url, poolclass=QueuePool, pool_size=connections, max_overflow=0, pool_timeout=TURN_S
+        )
+    except (ImportError, SQLAlchemyError) as error:
+        raise StoreError(f"the store {url!r} cannot be used: {error}") from None
+    database.set_up(engine, busy_ms, reads=reads)
+    return engine
 
 
-def _make_file(path: Path) -> None:
-    """Create a database file with mode 0600; SQLite gives its side files the same mode."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Exclusive: closing a file that this process has open elsewhere would drop SQLite's locks on it.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        if not path.parent.is_dir():
-            raise StoreError(f"the store {path} cannot be made: {path.parent} is not a directory") from None
-    except OSError as error:
-        raise StoreError(f"the store {path} cannot be made: {error.strerror}") from None
+def _database(url: URL) -> ModuleType:
+    """The module of `databases` for a URL.
 
-
-def _set_up_sqlite(engine: Engine, busy_ms: int, *more: str) -> None:
-    pragmas = (f"busy_timeout = {busy_ms}", "synchronous = FULL", "foreign_keys = ON", *more)
-
-    def set_up(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # SQLAlchemy begins transactions, not pysqlite
-        for pragma in pragmas:
-            connection.execute(f"PRAGMA {pragma}").close()
-        _make_wal(connection, busy_ms)
-
-    event.listen(engine, "connect", set_up)
-    event.listen(engine, "begin", _begin_sqlite)
-
-
-def _make_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
-    """Switch the file to write-ahead logging, which is persistent.
-
-    SQLite refuses at once, without the busy timeout, when two processes switch a new file at the same time;
-    the switch is therefore repeated.
+    Raises:
+        StoreError: its driver is not installed.
     """
-    end = time.monotonic() + busy_ms / 1000
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").close()
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() >= end:
-                raise
-            time.sleep(WAL_RETRY_S)
-        else:
-            return
-
-
-def _begin_sqlite(conn: Connection) -> None:
-    conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.get_execution_options().get("writes") else "BEGIN")
+    if url.get_backend_name() == "sqlite":
+        return sqlite
+    try:
+        from starburst.store.databases import postgres  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        raise StoreError(
+            f"the store {url!r} needs the extra: pip install 'starburst-hybrid[postgres]'"
+        ) from None
+    return postgres

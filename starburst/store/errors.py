@@ -28,6 +28,27 @@ class DiskFullError(UnusableError):
     kind = "the disk is full"
 
 
+class FencedError(StoreError):
+    """A write was refused: the process that made it does not lead any more."""
+
+
+class LostError(UnusableError):
+    """The connection to the database was lost; the transaction did not take effect."""
+
+
+class UnsureError(UnusableError):
+    """The connection was lost during a commit, and the database cannot be asked whether it took effect."""
+
+    kind = "it is not known whether the store has taken a write"
+
+    def __init__(self, problem: str, write: object) -> None:
+        """`write` names the transaction to the database it was sent to."""
+        super().__init__(
+            f"{problem}; it is not known whether the last write took effect: look before you repeat it"
+        )
+        self.write = write
+
+
 class DamagedError(StoreError):
     """The file is not a database, or is corrupt."""
 
@@ -48,6 +69,17 @@ class JobNotFoundError(StoreError):
         super().__init__(f"there is no job {text!r}{hint}")
         self.text = text
         self.close = tuple(close)
+
+
+class RolledUpError(JobNotFoundError):
+    """The job ended so long ago that its record was removed."""
+
+    def __init__(self, job_id: str, phase: str) -> None:
+        StoreError.__init__(
+            self,
+            f"job {job_id!r} has {phase} longer ago than home.keep: its record is gone, its bill was kept",
+        )
+        self.text, self.close = job_id, ()
 
 
 class CronJobNotFoundError(StoreError):

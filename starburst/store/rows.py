@@ -93,7 +93,7 @@ def submit_request(submission: Submission, now_wall: float) -> TableRow:
 
 
 def request(kind: str, job_id: str, now_wall: float, body: str = "") -> TableRow:
-    """A request about a job: cancel, cancel-now, hold, release, requeue or edit."""
+    """A request about a job, other than to submit it; `body`: who asks, or the edit."""
     nothing = dict.fromkeys(("name", "user", "queue", "need"), "")
     return {"kind": kind, "job_id": job_id, "created_at": now_wall, "body": body, **nothing}
 

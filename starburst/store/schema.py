@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0009"
+HEAD = "0015"
 
 #: A 64-bit autoincrement key; SQLite autoincrements INTEGER columns only, which have 64 bits.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -49,9 +49,12 @@ jobs = Table(
     Column("record", Text, nullable=False),
     Index("ix_jobs_phase", "phase", "open_bills"),
     Index("ix_jobs_phase_user", "phase", "user"),
-    Index("ix_jobs_phase_queue", "phase", "queue"),
+    Index("ix_jobs_phase_queue", "phase", "queue", "site"),
+    Index("ix_jobs_phase_deadline", "phase", "deadline", "seq"),
     Index("ix_jobs_submitted", "submitted_at", "seq"),
     Index("ix_jobs_name", "name", "id"),
+    Index("ix_jobs_seq", "seq"),
+    Index("ix_jobs_queue_seq", "queue", "seq"),
 )
 
 #: Rented instances, ended ones too.
@@ -69,7 +72,8 @@ instances = Table(
     Index("ix_instances_phase", "phase"),
 )
 
-#: Requests that no step has taken up yet: "submit", "cancel", "cancel-now", "hold", "release" and "requeue".
+#: Requests that no step has taken up yet: "submit", "cancel", "cancel-now", "hold", "release", "requeue",
+#: "edit" and "enter".
 requests = Table(
     "requests",
     metadata,
@@ -128,8 +132,8 @@ actions = Table(
 )
 
 #: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id; "clock";
-#: "tallies", "spent" and "steps", monotonic counters; "speeds", the throughput table of jobs that share
-#: instances.
+#: "tallies", "steps", "waits/QUEUE" and "spent/QUEUE", monotonic counters; "speeds", the throughput table of
+#: jobs that share instances.
 facts = Table(
     "facts",
     metadata,
@@ -166,4 +170,59 @@ cron_jobs = Table(
     Column("message", Text, nullable=False),
     Column("body", Text, nullable=False),
     Index("ix_cron_jobs_name", "name", "user"),
+)
+
+#: Which scheduler leads: one row, see `store.leader`.
+leader = Table(
+    "leader",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("beat", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("home", Text, nullable=False),
+    Column("renews", Integer, nullable=False),
+    Column("drain", BigInteger, nullable=False),
+    Column("changed_at", Double, nullable=False),  # epoch seconds of the store's own clock
+)
+
+#: Jobs that ended longer ago than `home.keep`: what bills, past jobs and prerequisites need of them.
+history = Table(
+    "history",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("site", Text),
+    Column("submitted_at", Double, nullable=False),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("gpus", Integer, nullable=False),
+    Column("cpus", Double, nullable=False),
+    Column("memory_gib", Double, nullable=False),
+    Column("cloud_micro_usd", BigInteger, nullable=False),
+)
+
+#: Instances that ended as long ago and were billed.
+past_instances = Table(
+    "past_instances",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("offer_name", Text, nullable=False),
+    Column("launched_at", Double, nullable=False),
+    Column("ended_at", Double, nullable=False),
+    Column("micro_usd", BigInteger, nullable=False),
+)
+
+#: The last write of each connection to a PostgreSQL server: tells whether a write whose answer was lost took
+#: effect. Empty in SQLite.
+writers = Table(
+    "writers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),  # wall seconds
 )

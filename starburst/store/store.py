@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import starmap
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -19,31 +19,32 @@ from sqlalchemy import (
     Table,
     bindparam,
     delete,
-    func,
     insert,
     select,
     update,
 )
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from starburst.aio import SerialThread
 from starburst.core.model.actions import Action
 from starburst.core.model.events import Event
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.core.state import Changes
 from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
-from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission, Workload
+from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission
 from starburst.domain.node import Node
-from starburst.store import codec, counters, rows
-from starburst.store.engine import open_engine, path_of, readers, writer
-from starburst.store.errors import DuplicateJobError, StoreError
-from starburst.store.failures import trouble
+from starburst.store import codec, counters, rows, submissions
+from starburst.store.databases.sqlite import path_of
+from starburst.store.engine import open_engine, readers, took_effect, watch
+from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
-from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
+from starburst.store.schema import actions, decisions, events, facts, history, instances, jobs, requests
+from starburst.store.transactions import transaction
 from starburst.store.user_requests import UserRequest, ask_edits, user_request
+
+if TYPE_CHECKING:
+    from starburst.core.state import Changes
 
 T = TypeVar("T")
 
@@ -87,9 +88,13 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._writer = writer(engine)
         self._readers = readers(engine)
         self._thread = SerialThread("store")
+        self._watch = watch(engine)
+        #: A step of which it is not known whether it is stored, and the name of its write.
+        self._unsure: tuple[Step, object] | None = None
+        #: Is given the connection of each write transaction at its start; raises FencedError to refuse it.
+        self.fence: Callable[[Connection], None] = lambda _conn: None
 
     @classmethod
     def open(cls, where: str | Path, busy_ms: int | None = None) -> Store:
@@ -105,6 +110,7 @@ class Store:
     def close(self) -> None:
         """Close the database, once the calls handed to `in_order` are done."""
         self._thread.close()
+        self._watch.close()
         self._readers.dispose()
         self._engine.dispose()
 
@@ -125,23 +131,19 @@ class Store:
         Raises:
             UnusableError: all read connections are in use, or the database is out of reach.
         """
-        return self._transaction(self._readers)
+        return transaction(self._readers)
 
-    def write(self) -> AbstractContextManager[Connection]:
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
         """A write transaction; an exception rolls it back.
 
         Raises:
             UnusableError: another writer takes too long, or the disk is full.
+            FencedError: this process does not lead any more.
         """
-        return self._transaction(self._writer)
-
-    @contextmanager
-    def _transaction(self, engine: Engine) -> Iterator[Connection]:
-        try:
-            with engine.begin() as conn:
-                yield conn
-        except PoolTimeoutError as error:
-            raise trouble(error, self.path) or error from None
+        with transaction(self._engine, writes=True) as conn:
+            self.fence(conn)
+            yield conn
 
     async def in_order(self, call: Callable[[], T]) -> T:
         """The result of a call on this store, made in the store's own thread after all earlier calls.
@@ -176,7 +178,8 @@ class Store:
             with self.write() as conn:
                 for chunk in rows.chunks(submissions):
                     conn.execute(_insert_requests, [rows.submit_request(s, now_wall) for s in chunk])
-                    taken = _first(conn, jobs.c.id, [s.job.id for s in chunk])
+                    ids = [s.job.id for s in chunk]
+                    taken = _first(conn, jobs.c.id, ids) or _first(conn, history.c.id, ids)
                     if taken is not None:
                         raise DuplicateJobError(taken)
                 if quota is not None:
@@ -184,41 +187,41 @@ class Store:
         except IntegrityError:
             raise DuplicateJobError(self._requested_twice([s.job.id for s in submissions])) from None
 
-    def cancel(self, job_ids: Iterable[str], now_wall: float, *, now: bool = False) -> None:
-        """Request the cancellation of jobs, with a grace unless `now`; idempotent."""
-        self._ask_once("cancel-now" if now else "cancel", job_ids, now_wall)
+    def cancel(self, job_ids: Iterable[str], now_wall: float, *, now: bool = False, by: str = "") -> None:
+        """Request the cancellation of jobs, with a grace unless `now`; idempotent. `by`: who asks."""
+        self._ask_once("cancel-now" if now else "cancel", job_ids, now_wall, by)
 
-    def requeue(self, job_ids: Iterable[str], now_wall: float) -> None:
+    def requeue(self, job_ids: Iterable[str], now_wall: float, *, by: str = "") -> None:
         """Request that runs be stopped and their jobs queue again; idempotent."""
-        self._ask_once("requeue", job_ids, now_wall)
+        self._ask_once("requeue", job_ids, now_wall, by)
 
     def edit(self, job_ids: Iterable[str], edit: JobEdit, now_wall: float) -> None:
         """Request changes of jobs that wait; of several requests the last one counts, field by field."""
         with self.write() as conn:
             ask_edits(conn, list(dict.fromkeys(job_ids)), edit, now_wall)
 
-    def _ask_once(self, kind: str, job_ids: Iterable[str], now_wall: float) -> None:
+    def _ask_once(self, kind: str, job_ids: Iterable[str], now_wall: float, by: str) -> None:
         with self.write() as conn:
             asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == kind)))
             wanted = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in asked]
-            _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
+            _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall, by) for job_id in wanted])
 
-    def hold(self, job_ids: Iterable[str], now_wall: float) -> None:
+    def hold(self, job_ids: Iterable[str], now_wall: float, *, by: str = "") -> None:
         """Request that pending jobs be held."""
-        self._steer("hold", job_ids, now_wall)
+        self._steer("hold", job_ids, now_wall, by)
 
-    def release(self, job_ids: Iterable[str], now_wall: float) -> None:
+    def release(self, job_ids: Iterable[str], now_wall: float, *, by: str = "") -> None:
         """Request that held jobs be released."""
-        self._steer("release", job_ids, now_wall)
+        self._steer("release", job_ids, now_wall, by)
 
-    def _steer(self, kind: str, job_ids: Iterable[str], now_wall: float) -> None:
+    def _steer(self, kind: str, job_ids: Iterable[str], now_wall: float, by: str) -> None:
         """Replace earlier hold and release requests of these jobs: the last request counts."""
         wanted = list(dict.fromkeys(job_ids))
         before = delete(requests).where(requests.c.kind.in_(("hold", "release")))
         with self.write() as conn:
             for chunk in rows.chunks(wanted):
                 conn.execute(before.where(requests.c.job_id.in_(chunk)))
-            _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall) for job_id in wanted])
+            _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall, by) for job_id in wanted])
 
     def requests(self, limit: int) -> list[UserRequest]:
         """The oldest requests that no step has taken up."""
@@ -230,18 +233,13 @@ class Store:
 
     def submission(self, job_id: str) -> Submission | None:
         """The submission with this id, whether the scheduler has taken it up or not."""
-        kept = select(jobs.c.record, jobs.c.workload, jobs.c.notes).where(jobs.c.id == job_id)
-        asked = select(requests.c.body).where(requests.c.kind == "submit", requests.c.job_id == job_id)
         with self.read() as conn:
-            row = conn.execute(kept).first()
-            if row is not None:
-                return Submission(
-                    codec.decode(JobRecord, row.record).job,
-                    codec.decode(Workload, row.workload),
-                    codec.decode(tuple[str, ...], row.notes),
-                )
-            body = conn.scalar(asked)
-            return None if body is None else codec.decode(Submission, body)
+            return submissions.submission(conn, job_id)
+
+    def submissions(self, job_ids: Sequence[str]) -> dict[str, Submission]:
+        """The submissions of jobs that the scheduler has taken up, by id."""
+        with self.read() as conn:
+            return submissions.taken_up(conn, job_ids)
 
     # Steps of the scheduler.
 
@@ -249,9 +247,25 @@ class Store:
         """Store a step in one transaction: its requests are removed, its events and decisions are logged, and
         changed jobs, instances and facts are replaced; its actions become pending.
 
+        A step whose fate is unknown, because the connection was lost during its commit, may be handed in
+        again: it is stored once.
+
         Raises:
             StoreError: the step changed a job that is neither stored nor among its submissions.
+            UnsureError: the connection was lost, and the database cannot be asked.
         """
+        if self._unsure is not None and self._unsure[0] is step:
+            is_stored = took_effect(self._engine, self._unsure[1])
+            self._unsure = None
+            if is_stored:
+                return
+        try:
+            self._put(step)
+        except UnsureError as error:
+            self._unsure = step, error.write
+            raise
+
+    def _put(self, step: Step) -> None:
         changes = step.changes
         documents: dict[str, object] = {"facts": step.facts}
         if changes.nodes:
@@ -278,10 +292,10 @@ class Store:
         with self.read() as conn:
             return [codec.action(kind, body) for kind, body in conn.execute(pending.order_by(actions.c.seq))]
 
-    def action_done(self, key: str, now: float) -> None:
-        """Mark an action as done."""
+    def actions_done(self, keys: Sequence[str], now: float) -> None:
+        """Mark actions as done, all in one transaction."""
         with self.write() as conn:
-            conn.execute(_action_done.values(done_at=now), {"action_key": key})
+            conn.execute(_action_done, [{"action_key": key, "done_at": now} for key in keys])
 
     def snapshot(self) -> Snapshot:
         """The state that a scheduler restarts from: jobs not ended or not paid, instances not ended."""
@@ -316,10 +330,7 @@ class Store:
 
     def data_version(self) -> int:
         """A number that changes when another process writes; cheap to query."""
-        with self._transaction(self._engine) as conn:
-            if conn.dialect.name == "sqlite":
-                return int(conn.exec_driver_sql("PRAGMA data_version").scalar_one())
-            return int(conn.scalar(select(func.max(requests.c.seq))) or 0)
+        return self._watch.version()
 
     def _requested_twice(self, job_ids: Sequence[str]) -> str:
         """The first id that occurs twice in a submission or is stored already."""

@@ -17,19 +17,27 @@ class UserRequest:
     """What a user asks of the scheduler about a job."""
 
     seq: int
-    #: "submit", "cancel", "cancel-now", "hold", "release", "requeue" or "edit".
+    #: "submit", "cancel", "cancel-now", "hold", "release", "requeue", "edit" or "enter".
     kind: str
     job_id: str
     #: Of "submit".
     submission: Submission | None = None
     #: Of "edit".
     edit: JobEdit | None = None
+    #: Who asks for any other; "" is the job's user.
+    by: str = ""
 
 
 def user_request(seq: int, kind: str, job_id: str, body: str) -> UserRequest:
     """A stored request."""
     submission = codec.decode(Submission, body) if kind == "submit" else None
-    return UserRequest(seq, kind, job_id, submission, codec.decode(JobEdit, body) if kind == "edit" else None)
+    edit = codec.decode(JobEdit, body) if kind == "edit" else None
+    return UserRequest(seq, kind, job_id, submission, edit, "" if submission or edit else body)
+
+
+def note_entry(conn: Connection, job_id: str, by: str, now_wall: float) -> None:
+    """Store that `by` runs a command of their own beside a task of a job."""
+    conn.execute(insert(requests), [rows.request("enter", job_id, now_wall, by)])
 
 
 def ask_edits(conn: Connection, job_ids: Sequence[str], edit: JobEdit, now_wall: float) -> None:

@@ -7,17 +7,20 @@ from collections.abc import Callable
 from threading import Event
 
 from fastapi import APIRouter, Depends, FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
 
 from starburst import __version__
 from starburst.app.config.http import HttpConfig
 from starburst.web.auth import Authenticator
 from starburst.web.context import AppContext
-from starburst.web.dashboard import dashboard
+from starburst.web.dashboard import actions, dashboard, own_notices, static_files
+from starburst.web.dashboard.answers import missing
 from starburst.web.decision_feed import DecisionFeed
 from starburst.web.dependencies import Services, unscoped_page_viewer, unscoped_viewer, viewer
-from starburst.web.errors import add_handlers
-from starburst.web.middleware import HEALTH
+from starburst.web.errors import add_handlers, answer
+from starburst.web.form_tokens import FormTokens
+from starburst.web.middleware import HEALTH, LEADING
 from starburst.web.routes import cronjobs, fleet, jobs, login, progress, streams
 from starburst.web.routes.metrics import metrics
 from starburst.web.submission_limits import SubmissionLimits
@@ -62,8 +65,10 @@ def make_app(
     closing = Event()
     feed = DecisionFeed(app_context.store, closing.is_set)
     app.state.submission_limits = SubmissionLimits()
-    app.state.services = Services(app_context, settings, authenticator, feed, closing)
+    form_tokens = FormTokens(authenticator.sessions)
+    app.state.services = Services(app_context, settings, authenticator, feed, form_tokens, closing)
     add_handlers(app)
+    app.add_exception_handler(404, unknown_address)
     api = APIRouter(prefix="/api/v1", responses=_refusals())
     for routes in (streams.router, progress.router, jobs.router, cronjobs.router, fleet.router):
         api.include_router(routes)
@@ -71,9 +76,20 @@ def make_app(
     app.include_router(login.router)
     app.include_router(health(app_context))
     app.add_api_route("/openapi.json", described, include_in_schema=False, dependencies=[Depends(viewer)])
+    app.include_router(static_files.router)
+    app.include_router(actions.router)
+    app.include_router(own_notices.router)
     app.include_router(dashboard(app_context), dependencies=[Depends(unscoped_page_viewer)])
     app.include_router(metrics(app_context), dependencies=[Depends(unscoped_viewer)])
     return app
+
+
+def unknown_address(request: Request, error: Exception) -> Response:
+    """The answer where there is no route: a page for browsers, JSON for programs."""
+    detail = error.detail if isinstance(error, HTTPException) else str(error)
+    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
+        return missing(f"there is no page {request.url.path}")
+    return answer(404, detail)
 
 
 def described(request: Request) -> JSONResponse:
@@ -92,11 +108,19 @@ def health(app_context: AppContext) -> APIRouter:
         if stalled_s:
             why = f"the scheduler has made no step for {stalled_s:.0f} s; its log may say why"
             return JSONResponse({"status": "hangs", "error": why}, 503)
-        said = app_context.home.scheduler()
+        if not app_context.leads():  # which is well, so nobody need restart it
+            return JSONResponse({"status": "stands by"})
+        said = app_context.scheduler()
         if said is None or not said.kind:
-            stands_by = said is not None and said.leader  # which is well, so nobody need restart it
-            return JSONResponse({"status": "stands by" if stands_by else "ok"})
+            return JSONResponse({"status": "stands by" if said is not None and said.leader else "ok"})
         return JSONResponse({"status": "waits", "error": f"the scheduler waits: {said.kind}"}, 503)
+
+    @router.get(LEADING, summary="Whether this replica leads", tags=["health"], responses=_refusals(503))
+    def leading() -> JSONResponse:
+        """503 while another one leads, or none: for what is to reach the leader alone."""
+        if app_context.leads():
+            return JSONResponse({"status": "leads"})
+        return JSONResponse({"status": "stands by", "error": "this replica does not lead"}, 503)
 
     return router
 

@@ -72,8 +72,10 @@ class Authenticator:
         self._wall = wall
         self._noted: dict[str, float] = {}
 
-    def authenticate(self, request: Request, *, to_page: bool = False) -> Principal:
+    def authenticate(self, request: Request, *, to_page: bool = False, form: bool = False) -> Principal:
         """The principal of a request. A request for a page (`to_page`) may also have a browser session.
+
+        `form`: also one that changes something, of which the caller checks the form's token.
 
         Raises:
             HttpError: 400, the address is malformed; 401, the token is missing or unknown; 403, a page of
@@ -84,9 +86,9 @@ class Authenticator:
         if request.method not in SAFE:
             refuse_other_pages(request)
         address = request.client.host if request.client else "?"
-        bearer = _bearer(request)
+        bearer = bearer_of(request)
         token = self.token(bearer)
-        if token is None and to_page and not bearer and request.method in SAFE:
+        if token is None and to_page and not bearer and (form or request.method in SAFE):
             token = self._of_session(request)
         if token is not None:
             self.limits.charge(f"token {token.name}")
@@ -107,7 +109,7 @@ class Authenticator:
         Raises:
             HttpError: as for `admit`.
         """
-        bearer = _bearer(request)
+        bearer = bearer_of(request)
         if not bearer.startswith(REPORT_PREFIX):
             return self.authenticate(request)
         refuse_other_pages(request)
@@ -126,7 +128,10 @@ class Authenticator:
         return self._local and not tokens.any_exist(self._store)
 
     def still_admits(self, principal: Principal) -> bool:
-        """Whether the principal of a long request is still valid: token neither revoked nor expired."""
+        """Whether the principal of a long request is still valid: token neither revoked nor expired.
+
+        The principal of a session, whose token is not known, is not: its browser asks anew.
+        """
         return self.is_open() if not principal.name else self.token(principal.secret) is not None
 
     def _of_session(self, request: Request) -> Token | None:
@@ -181,6 +186,7 @@ def _refuse_other_hosts(request: Request) -> None:
         raise HttpError(403, f"the host {named!r} is not this machine; ask for localhost, or make a token")
 
 
-def _bearer(request: Request) -> str:
+def bearer_of(request: Request) -> str:
+    """The token of a request; "" without one."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""

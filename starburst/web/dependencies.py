@@ -21,6 +21,7 @@ from starburst.web.auth import Authenticator, Principal
 from starburst.web.context import AppContext
 from starburst.web.decision_feed import DecisionFeed
 from starburst.web.errors import HttpError
+from starburst.web.form_tokens import FormTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Services:
     settings: HttpConfig
     authenticator: Authenticator
     feed: DecisionFeed
+    form_tokens: FormTokens
     #: Set when the server is about to stop, so that streams end.
     closing: Event
 
@@ -93,6 +95,11 @@ def unscoped_page_viewer(request: Request) -> RequestContext:
     return _of_all_queues(_authenticate(request, Role.VIEWER, to_page=True))
 
 
+def page_submitter(request: Request) -> RequestContext:
+    """As `unscoped_page_viewer`, for forms of pages: requires the role submitter, and the form's token."""
+    return _of_all_queues(_authenticate(request, Role.SUBMITTER, to_page=True, form=True))
+
+
 def _of_all_queues(context: RequestContext) -> RequestContext:
     if context.principal.queues is not None:
         raise HttpError(
@@ -101,9 +108,11 @@ def _of_all_queues(context: RequestContext) -> RequestContext:
     return context
 
 
-def _authenticate(request: Request, role: Role, *, to_page: bool = False) -> RequestContext:
+def _authenticate(
+    request: Request, role: Role, *, to_page: bool = False, form: bool = False
+) -> RequestContext:
     services: Services = request.app.state.services
-    principal = services.authenticator.authenticate(request, to_page=to_page)
+    principal = services.authenticator.authenticate(request, to_page=to_page, form=form)
     if not principal.may(role):
         mine = principal.role.value
         raise HttpError(403, f"the token {principal.name!r} is a {mine}'s; this needs a {role.value}'s")

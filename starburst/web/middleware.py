@@ -12,8 +12,9 @@ from starburst.store.errors import StoreError
 from starburst.web.auth import Authenticator
 from starburst.web.errors import answer, unavailable
 
-#: Path of the health check, which requires no token.
+#: Paths of the health checks, which require no token: of the scheduler, and whether it leads.
 HEALTH = "/healthz"
+LEADING = "/healthz/leader"
 #: No MIME sniffing, no frames, no referrer to other sites. `no-referrer` would also remove the `Origin` of
 #: our own forms, by which requests of other sites are recognised.
 HEADERS = {
@@ -55,7 +56,9 @@ class OwnerOnly:
         others = scope["type"] == "http" and scope["state"]["uid"] not in (0, os.getuid())
         try:
             refused = (
-                others and scope["path"] != HEALTH and await run_in_threadpool(self._authenticator.is_open)
+                others
+                and scope["path"] not in (HEALTH, LEADING)
+                and await run_in_threadpool(self._authenticator.is_open)
             )
         except StoreError as error:
             await (unavailable(error) or answer(503, "nobody can tell who may ask"))(scope, receive, send)

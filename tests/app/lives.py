@@ -107,26 +107,26 @@ class Lives:
         """Live through it; returns what is wrong at the end."""
         self._began = time.monotonic()
         try:
-            with self._open() as store:
+            with self.open() as store:
                 for moment in self.moments:
                     process = self.start()
-                    self._until(partial(_past, time.monotonic() + moment), store)
+                    self.until(partial(past, time.monotonic() + moment), store)
                     process.kill()
                     process.join()
                 process = self.start()
-                in_time = self._until(lambda: self._is_over(store) or process.exitcode is not None, store)
+                in_time = self.until(lambda: self.is_over(store) or process.exitcode is not None, store)
                 wrong = [] if in_time else [f"not over within {PATIENCE_S:g} s"]
                 if process.exitcode is not None:
                     wrong.append(f"the scheduler ended by itself, with {process.exitcode}")
                 process.terminate()
                 process.join(PATIENCE_S)
-                return wrong + self._wrong(store)
+                return wrong + self.wrong(store)
         finally:
             self.end()
 
-    def start(self) -> BaseProcess:
+    def start(self, *options: str) -> BaseProcess:
         """A scheduler on this home, in a session of its own."""
-        process = NURSERY.Process(target=up, args=(self.home.root, self.config, self.log))
+        process = NURSERY.Process(target=up, args=(self.home.root, self.config, self.log, *options))
         process.start()
         self.processes.append(process)
         return process
@@ -153,7 +153,7 @@ class Lives:
 
     def story(self) -> str:
         """What there is to know about a run that failed."""
-        with self._open() as opened:
+        with self.open() as opened:
             jobs = [f"{row.id}: {row.phase} {row.site} {row.message}" for row in queries.jobs(opened)]
             machines = [str(record) for record in queries.instance_records(opened, include_ended=True)]
         truth = [str(machine) for machine in self.machines()]
@@ -164,7 +164,7 @@ class Lives:
     def machines(self) -> list[Instance]:
         """Every machine there is or was, in the cloud's own words."""
         cloud = parse_config(CONFIG, "test").cloud
-        with self._open() as store:
+        with self.open() as store:
             controller = store.fact("controller")
         listing = LocalCloud(
             cloud.catalog(),
@@ -178,9 +178,9 @@ class Lives:
         )
         return asyncio.run(listing.owned())
 
-    def _open(self) -> Store:
+    def open(self) -> Store:
         with OPENING:
-            return Store.open(self.home.database)
+            return Store.open(self.home.store)
 
     def _submission(self, name: str, work_s: float, gpus: tuple[int, ...], checkpoint: bool) -> Submission:
         command = [sys.executable, "-I", "-S", train.__file__, "--seconds", f"{work_s}"]
@@ -190,7 +190,7 @@ class Lives:
         job = Job(name, name, tasks, runtime_estimate_s=estimate_s, checkpoint=checkpoint, grace_s=5.0)
         return Submission(job, Workload(tuple(command), submitter=OWNER))
 
-    def _until(self, over: Callable[[], bool], store: Store) -> bool:
+    def until(self, over: Callable[[], bool], store: Store) -> bool:
         """Submit what arrives until something is over; whether it was in time."""
         give_up = time.monotonic() + PATIENCE_S
         while not over():
@@ -201,18 +201,18 @@ class Lives:
             time.sleep(0.1)
         return True
 
-    def _is_over(self, store: Store) -> bool:
+    def is_over(self, store: Store) -> bool:
         all_ended = not self._arrivals and not lost(store, self.job_ids)
         return all_ended and not queries.instance_records(store)
 
-    def _wrong(self, store: Store) -> list[str]:
+    def wrong(self, store: Store) -> list[str]:
         """Promises that were broken."""
         rows, machines = queries.jobs(store), self.machines()
         bill = {machine.id: _cost_micro_usd(machine) for machine in machines}
         books = {
             m.id: m.micro_usd for m in queries.instance_records(store, include_ended=True) if m.micro_usd
         }
-        self._until(lambda: not self.left(), store)
+        self.until(lambda: not self.left(), store)
         checks = {
             "lost": lost(store, self.job_ids),
             "did not succeed": [row.id for row in rows if row.phase != Phase.SUCCEEDED.value],
@@ -232,7 +232,7 @@ class Lives:
         return {note["STARBURST_JOB"] for note in notes if note["what"] == "end"}
 
 
-def _past(at: float) -> bool:
+def past(at: float) -> bool:
     return time.monotonic() >= at
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.aio import running
 from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
@@ -18,6 +19,7 @@ from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.runs.attempt_dir import AttemptDir
+from starburst.store.listings import queries
 from tests.cli.past import NOON, Past
 
 KUBERNETES = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
@@ -93,6 +95,28 @@ def test_what_ended_longer_ago_than_the_home_keeps_is_removed_at_a_start(
     stop.set()
     asyncio.run(build(home, config, past.store).run(stop))
     assert sorted(path.name for path in home.cluster.iterdir()) == left
+
+
+def test_the_store_rolls_up_jobs_that_ended_longer_ago_while_the_scheduler_runs(
+    past: Past, tmp_path: Path
+) -> None:
+    past.submit("old-1")
+    past.start("old-1")
+    past.end("old-1")
+    past.submit("live-1", hold=True)
+    past.store.set_fact("clock", {"origin": time.time() - 7200, "speed": 1.0, "start": past.now})
+    controller = build(Home(tmp_path / "home"), parse_config({"home": {"keep": "1h"}}, "test"), past.store)
+
+    async def live() -> None:
+        stop = asyncio.Event()
+        async with running(controller.run(stop), "controller"):
+            end = time.monotonic() + 30
+            while time.monotonic() < end and [row.id for row in queries.jobs(past.store)] != ["live-1"]:
+                await asyncio.sleep(0.01)
+            stop.set()
+
+    asyncio.run(live())
+    assert [row.id for row in queries.jobs(past.store)] == ["live-1"]
 
 
 def test_what_waits_in_the_queue_may_go_to_any_cluster(past: Past, tmp_path: Path) -> None:

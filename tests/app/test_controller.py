@@ -29,7 +29,7 @@ from starburst.app.daemon.performer import TRIES
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.events import NodesChanged
 from starburst.core.model.settings import Settings
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.core.views.validate import InvariantError
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload

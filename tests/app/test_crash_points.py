@@ -12,28 +12,34 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 import pytest
+from sqlalchemy import func, select
 
 from starburst.app.daemon import controller as controller_module
 from starburst.app.daemon.controller import Controller, Surroundings
 from starburst.core.model.events import RunEnd
 from starburst.core.model.settings import Settings
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
 from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Phase, Site, Submission, Workload
 from starburst.store.listings import queries
+from starburst.store.schema import writers
 from starburst.store.store import Step, Store
+from starburst.store.upkeep.backup import back_up_server, discard, restore_server
 from tests.app.fakes import FakeSite, World
 from tests.app.virtual import START, run, wall
 from tests.builders import job, nodes, offer
+from tests.postgres import Server, server
 
 SETTINGS = Settings(waiting="constant", factor=6.0, t_max_s=8.0, offer_pause_s=5.0, max_losses=3)
 
@@ -93,17 +99,87 @@ class MortalStore(Store):
         super().commit(step)
         self.process.point("after commit")
 
-    def action_done(self, key: str, now: float) -> None:
-        self.process.point(f"before the done mark of {key}")
-        super().action_done(key, now)
-        self.process.point(f"after the done mark of {key}")
+    def actions_done(self, keys: Sequence[str], now: float) -> None:
+        self.process.point(f"before the done marks of {', '.join(keys)}")
+        super().actions_done(keys, now)
+        self.process.point(f"after the done marks of {', '.join(keys)}")
+
+    def data_version(self) -> int:
+        """Asks a server: in virtual time no time passes in which it could tell of a write by itself."""
+        if self.path is not None:
+            return super().data_version()
+        with self.read() as conn:
+            return int(conn.scalar(select(func.sum(writers.c.number))) or 0)
+
+
+#: These tests choose their databases themselves.
+pytestmark = pytest.mark.sqlite
+
+
+class Place(Protocol):
+    """Where stores live, and are copied."""
+
+    #: Of so many points one is taken.
+    stride: int
+    root: Path
+
+    def live(self) -> str:
+        """A new store."""
+
+    def keep(self, where: str, file: Path) -> None:
+        """Copy a store that is in use to a file."""
+
+    def heir(self, file: Path) -> str:
+        """A store with what a file has."""
+
+
+@dataclass
+class Files:
+    """Stores are files of SQLite."""
+
+    root: Path
+    stride = 1
+
+    def live(self) -> str:
+        return str(self.root / "live.db")
+
+    def keep(self, where: str, file: Path) -> None:
+        with closing(sqlite3.connect(where)) as source, closing(sqlite3.connect(file)) as target:
+            source.backup(target)
+
+    def heir(self, file: Path) -> str:
+        discard(self.root / "heir.db")
+        return shutil.copy(file, self.root / "heir.db")
+
+
+@dataclass
+class Databases:
+    """Stores are databases of a PostgreSQL server; copies are made as `backup` and `restore` make them."""
+
+    root: Path
+    server: Server
+    stride = 10
+
+    def __post_init__(self) -> None:
+        self._heir = self.server.create()
+
+    def live(self) -> str:
+        return self.server.create()
+
+    def keep(self, where: str, file: Path) -> None:
+        back_up_server(where, file)
+
+    def heir(self, file: Path) -> str:
+        restore_server(file, self._heir)
+        return self._heir
 
 
 @dataclass
 class Scene:
-    """All that a crash leaves: the store's file, the world, what the user still wants, and the time."""
+    """All that a crash leaves: the store, the world, what the user still wants, and the time."""
 
-    path: Path
+    #: A database's URL or file.
+    store: str
     world: World
     #: (when, job or id to cancel), in order.
     wishes: list[tuple[float, Job | str]]
@@ -115,7 +191,7 @@ class Scene:
         run(self._live(process), self.now)
 
     async def _live(self, process: Process) -> None:
-        with MortalStore.open(self.path) as store, Store.open(self.path) as users:
+        with MortalStore.open(self.store) as store, Store.open(self.store) as users:
             store.process = process
             scheduler = restore(SETTINGS, store.snapshot())
             validate(scheduler.state)
@@ -158,16 +234,14 @@ class Scene:
         ):
             await asyncio.sleep(0.5)
 
-    def copy(self, path: Path, now: float, what: str) -> Scene:
-        """The same as a crash would leave it now, with a store of its own."""
-        with closing(sqlite3.connect(self.path)) as source, closing(sqlite3.connect(path)) as target:
-            source.backup(target)
-        return Scene(path, deepcopy(self.world), list(self.wishes), now, what)
+    def left(self, store: str, now: float, what: str) -> Scene:
+        """The same as a crash would leave it now, with a copy of its store."""
+        return Scene(store, deepcopy(self.world), list(self.wishes), now, what)
 
     def check(self) -> None:
         """What must be true at the end, however it was reached."""
         assert not self.world.broken
-        with Store.open(self.path) as store:
+        with Store.open(self.store) as store:
             assert {row.id: row.phase for row in queries.jobs(store)} == PHASES
             kinds = ("succeeded", "failed", "cancelled")
             ends = Counter(row.subject for row in queries.decisions(store) if row.kind in kinds)
@@ -186,35 +260,45 @@ class Scene:
         assert paid == sum(m.micro_usd for m in machines) > 0
 
 
-def beginning(path: Path) -> Scene:
+def beginning(store: str) -> Scene:
     """Before anything happened."""
     offers = (offer("plain", 0, 0.1), offer("small", 1, 1.0), offer("big", 4, 5.0))
     world = World(nodes(2, 2), offers, {item.id: work_s for _, work_s, item in JOBS}, {"fails": 3})
     world.capacity, world.preempt_at = {"small": 1}, {"big": START + 20.0}
     wishes: list[tuple[float, Job | str]] = [(at, item) for at, _, item in JOBS]
     wishes += [(at, job_id) for job_id, at in CANCELS.items()]
-    return Scene(path, world, sorted(wishes, key=lambda wish: wish[0]))
+    return Scene(store, world, sorted(wishes, key=lambda wish: wish[0]))
 
 
-@pytest.fixture(scope="module")
-def memory() -> Iterator[Path]:
-    """A folder in memory, if this machine has one: only processes crash here, so no test needs a disk."""
+@pytest.fixture(
+    scope="module",
+    params=[Files, pytest.param(Databases, marks=pytest.mark.postgres)],
+    ids=["file", "server"],
+)
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """SQLite and PostgreSQL, in memory if this machine has some: only processes crash here, no disks."""
     shared = Path("/dev/shm")
-    with TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None) as name:
-        yield Path(name)
+    with ExitStack() as stack:
+        memory = TemporaryDirectory(dir=shared if os.access(shared, os.W_OK) else None)
+        root = Path(stack.enter_context(memory))
+        yield Files(root) if request.param is Files else Databases(root, stack.enter_context(server()))
 
 
 @pytest.fixture(scope="module")
-def scenes(memory: Path) -> list[Scene]:
-    """What a crash leaves at every point of an undisturbed life."""
-    scene, found = beginning(memory / "live.db"), []
+def scenes(place: Place) -> list[Scene]:
+    """What a crash leaves at every point of an undisturbed life, or at every tenth."""
+    scene, found = beginning(place.live()), []
+    points = count()
 
     def keep(what: str) -> None:
-        found.append(scene.copy(memory / f"{len(found)}.db", wall(), what))
+        if next(points) % place.stride == 0:
+            file = place.root / f"{len(found)}.db"
+            place.keep(scene.store, file)
+            found.append(scene.left(str(file), wall(), what))
 
     scene.live(Process(on_point=keep))
     scene.check()
-    with Store.open(scene.path) as store:
+    with Store.open(scene.store) as store:
         story = {(row.kind, row.subject) for row in queries.decisions(store)}
     assert ("returning", "comes-home") in story
     assert {kind for kind, _ in story} >= {"launch-failed", "offloaded", "lost", "waits", "placed"}
@@ -230,21 +314,20 @@ def _fewer_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("part", range(SLICES))
-def test_a_crash_at_any_point_changes_nothing(scenes: list[Scene], part: int, memory: Path) -> None:
-    for index in range(part, len(scenes), SLICES):
-        goes_on_to_the_end(scenes[index], memory / f"heir-{index}.db", ())
+def test_a_crash_at_any_point_changes_nothing(scenes: list[Scene], part: int, place: Place) -> None:
+    for scene in scenes[part::SLICES]:
+        goes_on_to_the_end(scene, place, ())
 
 
 @pytest.mark.parametrize("part", range(SLICES))
-def test_nor_do_two_more_crashes_soon_after(scenes: list[Scene], part: int, memory: Path) -> None:
-    for index in range(part, len(scenes), 3 * SLICES):
-        goes_on_to_the_end(scenes[index], memory / f"heir-{index}.db", (1 + index % 11, 1 + index % 7))
+def test_nor_do_two_more_crashes_soon_after(scenes: list[Scene], part: int, place: Place) -> None:
+    for index in range(part, len(scenes), 6 * SLICES):
+        goes_on_to_the_end(scenes[index], place, (1 + index % 11, 1 + index % 7))
 
 
-def goes_on_to_the_end(left: Scene, path: Path, crashes: tuple[int, ...]) -> None:
+def goes_on_to_the_end(left: Scene, place: Place, crashes: tuple[int, ...]) -> None:
     """New controllers take over what a crash left; all but the last crash after so many of their points."""
-    shutil.copy(left.path, path)
-    scene = Scene(path, deepcopy(left.world), list(left.wishes), left.now, left.what)
+    scene = left.left(place.heir(Path(left.store)), left.now, left.what)
     try:
         for crash_at in (*crashes, None):
             scene.now += 0.7  # it takes a while to come back
@@ -254,4 +337,3 @@ def goes_on_to_the_end(left: Scene, path: Path, crashes: tuple[int, ...]) -> Non
         raise AssertionError(
             f"after a crash {left.what}, {left.now - START:.2f} s into it, and {crashes}"
         ) from error
-    path.unlink()

@@ -13,6 +13,7 @@ import pytest
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
 from starburst.cli.backend.notes import note_if_down
+from starburst.store.store import Store
 
 
 def test_the_home_is_named_by_the_environment(monkeypatch, tmp_path):
@@ -84,14 +85,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_one_that_stands_by_says_for_whom(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("STARBURST_HOME", str(tmp_path))
     home = Home(tmp_path)
-    with home.lock() as held:
+    with home.lock() as held, Store.open(home.store) as store:
         held.stand_by("other:/home/ada")
         held.tell("the disk is full", "a file: the disk is full")
         said = home.scheduler()
         assert (said.kind, said.leader) == ("the disk is full", "other:/home/ada")
-        note_if_down()
+        note_if_down(store)
         told = "note: this starburst stands by; other:/home/ada leads the cluster\n"
         assert capsys.readouterr().err == told
         held.stand_by("")
-        note_if_down()
+        note_if_down(store)
         assert capsys.readouterr().err == ""

@@ -382,7 +382,8 @@ def topic(user: str | None) -> str:
 async def listening(path: Path, port: int, **more: Any) -> AsyncIterator[None]:
     """The bus of a config, once it is online."""
     bus = BusConfig(kind="mqtt", host="127.0.0.1", port=port, accept=["submit"], **more)
-    run = bus_of(path, bus, "c1", Scheduler(Settings()), {})
+    with Store.open(path) as store:
+        run = bus_of(path, bus, store, Scheduler(Settings()), {})
     async with aiomqtt.Client("127.0.0.1", port, username=more.get("username")) as watcher:
         await watcher.subscribe("starburst/default/status")
         task = asyncio.create_task(run(lambda _event: None))

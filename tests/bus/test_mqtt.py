@@ -61,6 +61,7 @@ async def until_status(port: int, status: bytes) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.sqlite  # another process opens the file
 def test_cuts_and_restarts_amid_a_thousand_decisions_lose_nothing_and_mix_nothing_up(
     store: Store, reader: Store, path: Path, broker: Mosquitto
 ) -> None:

@@ -70,7 +70,7 @@ def test_what_becomes_of_a_machine_is_told_of_it_and_renews_the_states_of_its_jo
 
 def test_a_log_that_was_cut_off_before_the_listener_read_it_has_a_gap(store: Store) -> None:
     Jobs(store).live(["a", "b"])
-    with store._writer.begin() as conn:
+    with store.write() as conn:
         conn.execute(delete(schema.decisions).where(schema.decisions.c.seq <= 5))
     messages, _ = told(store, Cursor(2))
     assert messages[0] == (

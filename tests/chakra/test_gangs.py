@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.chakra.builders import World, job, node, owned, placed, pod
@@ -149,6 +149,7 @@ def test_a_gang_annotation_that_makes_no_sense_is_said_to():
     }
 
 
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(1, 8), min_size=1, max_size=5),
     st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), min_size=1, max_size=8),

@@ -7,7 +7,7 @@ import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra_plugin.scheduling.cycle import Bind, SchedulerOptions
@@ -131,6 +131,7 @@ def steps(draw: random.Random) -> Iterator[tuple[str, int]]:
         yield draw.choices(list(STEPS), list(STEPS.values()))[0], draw.randrange(1000)
 
 
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=True))
 def test_never_over_capacity_and_no_pod_bound_twice(draw):
     reality = Reality()
@@ -140,6 +141,7 @@ def test_never_over_capacity_and_no_pod_bound_twice(draw):
     assert all(count == 1 for count in reality.bindings.values())
 
 
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=True))
 def test_when_all_news_are_told_and_all_answers_given_nothing_that_fits_waits(draw):
     reality = Reality()

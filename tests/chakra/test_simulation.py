@@ -160,7 +160,7 @@ def gang_of(pod: Object) -> str:
     return str(pod["metadata"].get("annotations", {}).get(names.GANG, ""))
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(st.integers(0, 10**6), st.sampled_from([0.02, 0.1, 0.25]), st.booleans())
 def test_whatever_goes_wrong_nothing_is_bound_twice_or_over_capacity_and_all_of_it_runs(
     seed, trouble, preempt

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sim import sweep
+from sim import parallel
 from starburst.app.config import parse_config
 from starburst.core.model.events import NodesChanged
 from starburst.domain.node import Node
@@ -16,7 +16,7 @@ from starburst.domain.resources import Resources
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch):
     """No workers: these simulations are so small that starting them would take longest."""
-    monkeypatch.setattr(sweep, "_cores", lambda: 1)
+    monkeypatch.setattr(parallel, "cores", lambda: 1)
 
 
 def specs(answer):
@@ -94,4 +94,28 @@ def test_what_the_cluster_cannot_hold_is_left_out_and_said(cli, past):
     assert left_out == "note: --history: left out what this cluster cannot hold: 1 of 5 jobs"
     assert few.startswith("note: 4 jobs are few")
     (told,) = cli("advise", "--history", "--gpus-per-node", 0).err.splitlines()
-    assert told == "error: --history: this cluster holds none of the jobs that have ended here; give --nodes"
+    assert told == "error: --history: this cluster holds none of the 5 jobs; give --nodes"
+
+
+def test_several_traces_get_a_line_each_and_the_advice_of_each_alone(cli, tmp_path):
+    files = []
+    for name, every_h in (("busy.csv", 0.25), ("idle.csv", 10.0)):
+        files.append(tmp_path / name)
+        rows = [f"j{i},{i * every_h},1,1" for i in range(40)]
+        files[-1].write_text("\n".join(["job_id,arrival_h,duration_h,gpus", *rows, ""]))
+    words = ("--nodes", 1, "--gpus-per-node", 2)
+    told = json.loads(cli("advise", *files, *words, "-o", "json").out)
+    alone = [json.loads(cli("advise", file, *words, "-o", "json").out) for file in files]
+    assert [row.pop("trace") for row in told] == list(map(str, files))
+    assert [row["sentences"] for row in told] == [row["sentences"] for row in alone]
+    listed = cli("advise", *files, *words)
+    head, busy, idle = listed.out.splitlines()
+    assert head.split() == ["TRACE", "JOBS", "BUDGET", "NO-WAIT", "COST", "SAVED", "LONGER"]
+    assert busy.split()[:3] == [str(files[0]), "40", f"{told[0]['advised_budget']:g}"]
+    assert idle.split()[1:] == ["40", "–", "$0", "0.0", "%", "0.0", "%"]
+    assert [line.split(":")[1].strip() for line in listed.err.splitlines()] == list(map(str, files))
+    refused = cli("advise", *files, "--out", tmp_path / "out")
+    assert (refused.code, refused.err) == (
+        2,
+        "error: --out: is for one trace; leave it out, or give one JOBS\n",
+    )

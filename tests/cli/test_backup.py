@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from starburst.app.config.home import Home
-from starburst.store.backup import SKIPPED
 from starburst.store.store import Store
+from starburst.store.upkeep.backup import SKIPPED
 from tests.cli.answers import one_line
 from tests.cli.conftest import Cli
 from tests.cli.past import Past

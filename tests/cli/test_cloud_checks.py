@@ -200,7 +200,7 @@ def test_the_mend_names_what_says_where_the_server_is(
         monkeypatch.setenv(module.ENDPOINT, endpoint)
     config = {"api_server": "http://some.where"} if said_by == "cloud.api_server" else {}
     ((status, line),) = of(diagnose(prices, down, api=api, **config), "api-server")
-    here = f"start it (sky api start), or mend {said_by}"
+    here = f"start it (sky api start), or correct {said_by}"
     there = f"check that the server runs, {said_by}, and the network between"
     assert (status, line.partition("; ")[2]) == ("fail", here if api is Line else there)
 
@@ -278,7 +278,7 @@ def refused(reason: str, **more: str) -> Change:
         (
             "You are not authorized to call DescribeAvailabilityZones",
             "aws is not enabled (You are not authorized to call DescribeAvailabilityZones); "
-            "where the API server runs: mend it, then sky check aws",
+            "where the API server runs: correct it, then sky check aws",
         ),
         (
             "AWS is not included in allowed_clouds in ~/.sky/config.yaml",

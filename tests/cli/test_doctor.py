@@ -82,6 +82,17 @@ def test_a_fresh_home_has_nothing_to_mend(cli: Cli, home: Path, separation: str)
     ]
 
 
+def test_a_budget_that_a_factor_replaces_is_a_warning(cli: Cli, tmp_path: Path) -> None:
+    both = tmp_path / "both.yaml"
+    both.write_text("policy: {factor: 2, budget_percent: 10}")
+    warning = (
+        f"! config: {both}: policy.budget_percent has no effect beside policy.factor; leave out one of them"
+    )
+    assert warning in cli("doctor", "--config", both).out
+    both.write_text("policy: {factor: 2}")
+    assert "budget_percent" not in cli("doctor", "--config", both).out
+
+
 def test_submitters_tokens_are_a_warning_where_jobs_run_as_the_scheduler(
     cli: Cli, tmp_path: Path, separation: str
 ) -> None:
@@ -229,7 +240,7 @@ def test_up_waits_for_a_server_that_does_not_answer_if_it_has_work_there(
     def begin(*_anything: object, **_more: object) -> None:
         raise UserError("it begins")
 
-    monkeypatch.setattr("starburst.cli.service.up.build", begin)
+    monkeypatch.setattr("starburst.cli.service.replica.build", begin)
     told = cli("up", "--config", on_kubernetes)
     assert "does not answer" in told.err
     assert told.err.splitlines()[-1] == "error: it begins"

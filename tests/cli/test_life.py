@@ -52,9 +52,9 @@ def told(cli: Cli) -> Told:
     return told
 
 
-def until(look: Callable[[], bool]) -> None:
+def until(look: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Wait until something is so."""
-    give_up = time.monotonic() + PATIENCE_S
+    give_up = time.monotonic() + patience_s
     while not look():
         assert time.monotonic() < give_up, "it never came to be"
         time.sleep(0.05)

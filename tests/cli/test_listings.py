@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -157,6 +159,13 @@ def test_wide_adds_columns(cli):
     assert head.split() == columns.split()
     row = ["wait-55555", "queued", "2", "0s", "12:14", "2", "GPUs", "ada", "default", "12:00:00"]
     assert newest.split() == row
+
+
+def test_headings_of_local_times_name_their_zone(cli, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    assert "SUBMITTED (EST)" in lines(cli("status", "-o", "wide"))[0]
+    assert "TIME (EST)" in lines(cli("events"))[0]
 
 
 def test_jobs_have_stable_keys(cli):
@@ -418,3 +427,17 @@ def test_times_are_the_schedulers(cli):
 def test_nothing_is_said_on_standard_error_of_tables_for_programs(cli):
     assert cli("status", "-o", "json").err == ""
     assert "no starburst runs in" in cli("status").err
+
+
+def test_a_listing_loads_neither_the_config_nor_the_scheduler():
+    """Start-up is a quarter of a second of CPU; each of these adds a tenth or more."""
+    slow = {
+        "starburst.app.config.config",
+        "starburst.core.scheduler",
+        "translator.manifests",
+        "structlog",
+        "httpx",
+    }
+    script = f"import sys, starburst.cli.jobs.status; print(*{slow!r} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -6,6 +6,8 @@ import pytest
 
 from starburst.app.config.home import Home
 from starburst.runs.attempt_dir import log_path
+from starburst.runs.supervisor.line_times import note_time
+from starburst.store.listings.queries import pace
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +45,31 @@ def test_the_last_lines_of_a_log(cli, write):
     assert cli("logs", "bad", "--tail", "3", "-f").out == "two\nthree\nnot ended"
     assert cli("logs", "bad", "--tail", "99").out == "one\ntwo\nthree\nnot ended"
     assert cli("logs", "bad", "--tail", "0").out == ""
+
+
+def test_the_times_of_lines_and_lines_since(cli, write, home, past):
+    write("bad-22222", 0, "one\ntwo\nthree\n", cloud=True)
+    times = str(Home(home).cloud / "runs" / "bad-22222" / "1" / "0" / "log.times")
+    wall = pace(past.store).wall_time
+    nine = 1_772_442_000.0  # 2026-03-02 09:00 UTC on the scheduler's clock
+    for offset, at in ((4, wall(nine)), (6, wall(nine) + 0.5), (8, wall(nine + 3600))):
+        note_time(times, offset, at)  # at most one a second is kept
+    assert cli("logs", "bad", "--timestamps").out.splitlines() == [
+        "- one",
+        "2026-03-02T09:00:00.000+00:00 two",
+        "2026-03-02T10:00:00.000+00:00 three",
+    ]
+    since = "2026-03-02T09:30:00+00:00"
+    assert cli("logs", "bad", "--since", since).out == "one\nthree\n", "what has no time is not left out"
+    assert cli("logs", "bad", "--since", since, "--tail", "1").out == "three\n"
+    (line,) = cli("logs", "bad", "--since", "soon").err.splitlines()
+    assert line.startswith("error: --since: 'soon': write a duration")
+
+
+def test_times_that_a_job_has_spoiled_are_none(cli, write, home):
+    write("bad-22222", 0, "one\n", cloud=True)
+    (Home(home).cloud / "runs" / "bad-22222" / "1" / "0" / "log.times").write_bytes(b"\xff" * 40)
+    assert cli("logs", "bad", "--timestamps").out == "- one\n"
 
 
 def test_a_job_that_wrote_nothing(cli):

@@ -13,11 +13,13 @@ from starburst.app.config import parse_config
 from starburst.app.config.home import Home
 from starburst.app.logs.job_log import read_log
 from starburst.app.logs.sites import LogPart, LogPosition
+from starburst.app.times import iso
 from starburst.domain.job import Adopted, CloudChoice, Job, Submission, Workload
 from starburst.domain.resources import Resources
 from starburst.kube import api as kube_api
 from starburst.kube.resources import PODS
 from starburst.runs.attempt_dir import log_path
+from starburst.store.listings import queries
 from tests.cli.conftest import Cli
 from tests.cli.past import Past
 from tests.kube_unit.server import FakeServer
@@ -85,6 +87,15 @@ def test_lines_of_a_gang_begin_with_their_rank(cli: Cli, past: Past, server: Fak
         2,
         "error: --rank: 2: the last task of job/a is 1; give one up to that\n",
     )
+
+
+def test_the_times_of_lines_are_those_of_the_kubelet(cli: Cli, past: Past, server: FakeServer) -> None:
+    submit(past, "a", tasks=2)
+    pod(server, "a-1-x", b"one\ntwo", **marks("a", rank=1))
+    pace = queries.pace(past.store)
+    first, second = (iso(pace.scheduler_time(1_772_442_000.25 + s)) for s in (0, 60))
+    assert cli("logs", "a", "--timestamps").out == f"{first} [1] one\n{second} [1] two"
+    assert cli("logs", "a", "--since", "2100-01-01").out == ""
 
 
 def test_the_pods_of_an_adopted_job_are_its_own_and_no_namesakes(
@@ -209,3 +220,24 @@ def test_a_server_that_says_no_is_one_line(cli: Cli, past: Past, server: FakeSer
     assert told.code == 2
     assert told.err.startswith(f"error: {server.url}: 403 Forbidden: ")
     assert len(told.err.splitlines()) == 1
+
+
+def test_exec_is_kubectls_in_the_pod_of_a_task(
+    cli: Cli,
+    past: Past,
+    server: FakeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submit(past, "a", tasks=2)
+    pod(server, "a-1-x", b"", **marks("a", rank=1))
+    assert cli("exec", "a", "--", "ls").err == "error: job/a: task 0 has no pod that runs\n"
+    program = tmp_path / "kubectl"
+    program.write_text('#!/bin/sh\necho "$@"\nexit 3\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    told = cli("exec", "a", "--rank", "1", "--", "ls", "-l")
+    asked = f"--kubeconfig={tmp_path / 'kubeconfig'} exec -i -n default a-1-x -c main -- ls -l\n"
+    assert (told.code, told.out) == (3, asked)
+    monkeypatch.setenv("PATH", str(tmp_path / "none"))
+    assert cli("shell", "a").err.startswith("error: kubectl is not on the PATH")

@@ -48,6 +48,18 @@ def test_only_what_waits_is_held_and_everything_else_is_named(cli, past):
     assert requests(past) == [("hold", "wait-55555")]
 
 
+@pytest.mark.parametrize(
+    "verb", [("hold",), ("release",), ("cancel",), ("requeue",), ("edit", "--priority", "3")]
+)
+def test_requests_are_answered_in_every_format(cli, past, verb):
+    past.morning()
+    (row,) = json.loads(cli(*verb, "wait", "-o", "json").out)
+    assert list(row) == ["kind", "id", "phase", "message"]
+    assert (row["kind"], row["id"], row["phase"]) == ("job", "wait-55555", "queued")
+    assert cli(*verb, "wait", "-o", "name").out == "job/wait-55555\n"
+    assert cli(*verb, "wait").out == f"job/wait-55555 {row['message']}\n"
+
+
 def test_a_held_job_is_listed_as_held_and_can_be_released(cli, past):
     past.morning()
     past.tell(HoldRequested("wait-55555"))

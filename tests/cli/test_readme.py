@@ -11,6 +11,8 @@ import typer
 
 from starburst.cli.main import COMMANDS, app
 from tests.cli.conftest import Cli
+from tests.readme import ELSEWHERE as SECTIONS_ELSEWHERE
+from tests.readme import RUN, blocks
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "configs" / "examples" / "traces"
@@ -69,6 +71,10 @@ def test_the_simulations_of_the_readme_run_on_the_samples(cli: Cli, monkeypatch:
         told = cli(*words)
         assert told.code == 0, (words, told.err)
         assert told.out, words
+
+
+def test_each_section_with_console_blocks_is_run_somewhere() -> None:
+    assert {*blocks()} == {*RUN, *SECTIONS_ELSEWHERE}
 
 
 def test_the_files_that_the_readme_names_are_shipped() -> None:

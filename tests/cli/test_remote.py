@@ -65,6 +65,7 @@ OTHERS = [
     ["logs", "done"],
     ["logs", "done", "--rank", "1"],
     ["logs", "done", "-f"],
+    ["logs", "done", "--since", "2000-01-01", "--timestamps"],
     ["logs", "done", "--tail", "2"],
     ["logs", "done", "--tail", "2", "-f"],
     ["logs", "job/done-11111", "--tail", "0"],
@@ -257,7 +258,7 @@ def test_up_refuses_a_port_that_is_taken_and_doors_that_are_open(cli, home, tmp_
         config.write_text(f"http: {{port: {port}}}")
         said = one_line(cli("up", "--config", config))
     assert said.startswith(
-        f"http.port: {port}: cannot be had at 127.0.0.1 (address already in use); set http.port"
+        f"http.port: {port}: cannot be used at 127.0.0.1 (address already in use); set http.port"
     )
     config.write_text("http: {host: 0.0.0.0, port: 0}")
     said = one_line(cli("up", "--config", config))

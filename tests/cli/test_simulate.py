@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from sim.reports import figures
 KEYS = {
     *("cloud_cost", "cloud_cost_usd", "mean_jct_h", "mean_wait_h", "p90_jct_h", "p99_jct_h"),
     *("cluster_utilization", "system_utilization", "cloud_jobs", "jobs_counted", "returned_jobs"),
+    *("p50_slowdown", "p90_slowdown", "p99_slowdown", "longest_wait_h", "classes", "users"),
     *("passed_jobs", "queues", "engine", "cpu_seconds", "jobs_per_cpu_second", "max_rss_mb", "seed", "spec"),
 }
 CLUSTER = ("--nodes", 1, "--gpus-per-node", 2, "--engine", "core")
@@ -33,6 +35,29 @@ def one_line(answer):
     (line,) = answer.err.splitlines()
     assert line.startswith("error: ")
     return line.removeprefix("error: ")
+
+
+def test_the_best_possible_stands_beside_a_simulation(cli, jobs) -> None:
+    words = ("simulate", jobs, "--nodes", 1, "--gpus-per-node", 2, "--engine", "core")
+    told = json.loads(cli(*words, "--bound", "-o", "json").out)
+    best = told["best_possible"]
+    assert best["at_least"] <= best["possible"] <= told["cloud_cost"] <= best["no_wait"]
+    assert best["possible_usd"] == pytest.approx(2.5 * best["possible"])
+    assert "best possible  $" in cli(*words, "--bound").out
+    assert one_line(cli(*words, "--bound", "--sweep", "budget=5,10")) == (
+        "--bound: is for one simulation; leave out --sweep or --bound"
+    )
+
+
+def test_a_bound_on_slowdowns_holds_for_every_class_and_its_price_is_shown(cli, jobs) -> None:
+    words = ("simulate", jobs, *CLUSTER, "--waiting", "constant", "--factor", 8)
+    told = json.loads(cli(*words, "--max-slowdown", 2, "-o", "json").out)
+    without = told["without_max_slowdown"]
+    assert max(group["p99_slowdown"] for group in told["classes"]) <= 2 < without["p99_slowdown"]
+    assert without["p99_slowdown"] == json.loads(cli(*words, "-o", "json").out)["p99_slowdown"]
+    dearer = told["cloud_cost_usd"] - without["cloud_cost_usd"]
+    assert f"costs ${dearer:,.2f} more than without it" in cli(*words, "--max-slowdown", 2).out
+    assert one_line(cli(*words, "--max-slowdown", 0.5)) == "--max-slowdown: 0.5: must be at least 1"
 
 
 def test_a_summary_for_people(cli, jobs):
@@ -164,12 +189,16 @@ def test_history_is_what_has_ended_here(cli, past):
 def test_advice_is_three_sentences_a_table_and_a_picture(cli, jobs, tmp_path):
     pytest.importorskip("matplotlib")
     told = cli("advise", jobs, "--nodes", 1, "--gpus-per-node", 2, "--out", tmp_path / "out")
-    first, second, third, _, head, *rows = told.out.splitlines()
+    advice, table, who_pays = told.out.split("\n\n")
+    first, second, third = advice.splitlines()
+    head, *rows = table.splitlines()
     assert first.startswith("Without waiting, 40 jobs on 1 × 2 GPUs would have cost $50 in the cloud")
     assert second.startswith("Choose P = ")
     assert third.startswith("P = ")
     assert head.startswith("BUDGET")
     assert [row.split()[0] for row in rows] == ["5", "10", "25", "50", "100"]
+    assert re.match(r"Who pays at P = \d+ %:\nslowdown +p50 1", who_pays)
+    assert "1 GPU  " in who_pays
     assert (tmp_path / "out" / "cost-jct.png").is_file()
 
 
@@ -194,6 +223,8 @@ def test_advice_as_json(cli, jobs):
         (["--waiting", "star"], "--waiting: star waits after a return only; give --t-max"),
         (["--sweep", "x=1"], "--sweep: 'x=1': write OPTION=VALUE"),
         (["--sweep", "budget=5", "--outcomes", "o.csv"], "--outcomes: is for one simulation"),
+        (["--on", "head:10001", "--sweep", "budget=5"], "--on: 'head:10001': write ray://HOST:PORT"),
+        (["--on", "ray://head:10001"], "--on: is for a grid of simulations without a packer; give --sweep"),
         (["--history"], "give either JOBS or --history"),
         (["--outcomes", "/proc/no/o.csv"], "--outcomes: /proc/no/o.csv: "),
         (["--out", "/proc/no"], "--out: /proc/no: "),

@@ -177,3 +177,17 @@ def test_what_is_no_manifest_is_one_line(cli, text, error):
 
 def test_a_file_that_is_not_there_is_one_line(cli, tmp_path):
     assert "cannot be read" in one_line(cli("translate", tmp_path / "absent.yaml"))
+
+
+def test_a_config_with_offers_tells_which_machines_a_gang_would_get_when_it_leaves(cli, tmp_path):
+    """The choice is that of the scheduler: fewer machines than tasks, where one holds several of them."""
+    examples = Path(__file__).parents[2] / "configs" / "examples"
+    offers = "{name: p3, gpus: 4, gpu_type: V100, cpus: 32, memory_gib: 256, usd_per_hour: 12}"
+    config = tmp_path / "starburst.yaml"
+    config.write_text(f"cloud: {{offers: [{offers}]}}\n")
+    answer = cli("translate", examples / "gang.yaml", "--config", config)
+    assert yaml.safe_load(answer.out)["num_nodes"] == 2
+    assert "Starburst itself would rent 2 × p3 at $24.00/h: no machine holds all 2 tasks" in answer.err
+    config.write_text(f"cloud: {{offers: [{offers.replace('gpus: 4', 'gpus: 8')}]}}\n")
+    answer = cli("translate", examples / "gang.yaml", "--config", config, "-o", "json")
+    assert json.loads(answer.out)[0]["rents"] == "p3 at $12.00/h: it holds all 2 tasks"

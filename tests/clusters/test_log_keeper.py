@@ -51,7 +51,7 @@ def test_a_log_is_kept_where_it_is_looked_for(tmp_path: Path) -> None:
     home = Home(tmp_path)
     server = keep(home, b"one\ntwo")
     assert kept(home) == [b"one\ntwo"]
-    assert server.asked[-1].query == {"follow": "true", "container": "first"}
+    assert server.asked[-1].query == {"follow": "true", "container": "first", "timestamps": "true"}
 
 
 def test_a_log_that_is_being_kept_is_not_written_twice_at_once(tmp_path: Path) -> None:
@@ -78,7 +78,10 @@ def test_only_the_end_of_a_long_log_is_kept_from_the_beginning_of_a_line_on(
     text = b"".join(b"line %04d\n" % number for number in range(count))
     keep(home, text, limit=95)
     assert kept(home) == [text[-90:]]
-    assert [path.name for path in log_path(home.cluster, "a.b", 3, 1).parent.iterdir()] == ["log"]
+    assert {path.name for path in log_path(home.cluster, "a.b", 3, 1).parent.iterdir()} == {
+        "log",
+        "log.times",
+    }
 
 
 def test_one_endless_line_is_kept_to_the_limit_too(tmp_path: Path) -> None:
@@ -139,7 +142,7 @@ def read(text: bytes, skip: int, before: Callable[[FakeServer], object] = lambda
             server.logs["ns", "p"] = text
             before(server)
             source = PodLog("ns", "p", "main", attempt=1, rank=0, restarts=0, over=False)
-            return [line async for line in lines(api, source, skip=skip, follow=False)]
+            return [line.text async for line in lines(api, source, skip=skip, follow=False)]
 
     return asyncio.run(main())
 

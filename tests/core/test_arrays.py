@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from starburst.core.model.events import SiteSynced
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
 from starburst.domain.job import Job, Member, Site
 from tests.builders import HOUR, Desk, job, snapshot, starts

@@ -13,7 +13,7 @@ from starburst.core.model.settings import Settings
 from starburst.core.parts.capacity import Capacity
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.job import Job, Site
 from starburst.policy.placement import PLACEMENTS
 from tests.builders import HOUR, MINUTE, Desk, arrival, job, nodes, snapshot, starts, world

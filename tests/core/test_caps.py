@@ -10,7 +10,7 @@ import pytest
 from starburst.core.model.actions import StopRun
 from starburst.core.model.events import InstanceReady, JobSubmitted, SiteSynced
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
 from starburst.domain.job import Phase, Site
 from starburst.domain.money import Money
@@ -33,14 +33,13 @@ def test_who_would_pass_the_cap_waits_with_a_reason_until_the_window_ends() -> N
     assert launches(desk.submit(cloud("a"), cloud("b"))) == ["m"]
     assert (desk.phase("b"), desk["b"].deadline) == ("queued", DAY)
     assert desk.why("b", "capped") == (
-        "stays in the queue: it would leave for the cloud, but it would cost $11.00 until 1970-01-02 00:00 "
-        "UTC, and of the $20.00 per day of everybody $9.00 was left; the next day begins at 1970-01-02 "
-        "00:00 UTC"
+        "stays in the queue: it would leave for the cloud, but of the $20.00 per day of everybody $9.00 was "
+        "left, and it would cost $11.00 by the end of that day; the next day begins at 1970-01-02 00:00 UTC"
     )
     assert explain(desk.scheduler.state, desk["b"], lambda at: f"{at:.0f}").sentence == (
-        "waits for a machine in the cloud; it should leave for the cloud, but it would cost $11.00 until "
-        "1970-01-02 00:00 UTC, and of the $20.00 per day of everybody $9.00 was left; the next day begins at "
-        "1970-01-02 00:00 UTC; it tries again at 86400; would then cost about $10.00 on m"
+        "waits for a machine in the cloud; it should leave for the cloud, but of the $20.00 per day of "
+        "everybody $9.00 was left, and it would cost $11.00 by the end of that day; the next day begins at "
+        "1970-01-02 00:00 UTC; would then cost about $10.00 on m"
     )
 
 
@@ -119,7 +118,7 @@ def test_a_job_that_may_wait_for_the_cluster_does_and_starts_there_when_there_is
 def test_with_no_price_known_nothing_can_be_set_aside() -> None:
     desk = capped(cap(5), offers=[offer("dark", 4, None)])
     assert launches(desk.submit(cloud("a"))) == []
-    assert "it would cost nobody knows what" in desk.why("a", "capped")
+    assert "it would cost an unknown sum" in desk.why("a", "capped")
 
 
 def test_an_unknown_price_counts_as_the_dearest_known_one() -> None:

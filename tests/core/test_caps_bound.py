@@ -32,7 +32,8 @@ from starburst.core.model.events import (
 )
 from starburst.core.model.settings import Settings
 from starburst.core.steps.budget import cap_statuses
-from starburst.core.views.snapshot import Facts, restore
+from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import Facts
 from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap

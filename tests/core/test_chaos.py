@@ -38,7 +38,8 @@ from starburst.core.model.events import (
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.core.views.snapshot import Facts, Snapshot, restore
+from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.core.views.validate import validate
 from starburst.domain.cloud import Offer
 from starburst.domain.job import JobEdit, Member, Site

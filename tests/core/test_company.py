@@ -10,7 +10,7 @@ import pytest
 from starburst.core.model.events import Progress
 from starburst.core.steps.interference import AGAIN_S, SETTLED_S
 from starburst.core.steps.progress import is_news
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job
 from starburst.policy.packing.throughput import throughputs

@@ -16,7 +16,8 @@ from starburst.core.parts.capacity import Capacity
 from starburst.core.parts.discipline_pass import Disciplined
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import Facts, facts, restore
+from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import Facts, facts
 from starburst.domain.job import Job
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from tests.builders import HOUR, Desk, job, launches, snapshot, starts
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from starburst.core.model.events import OffersChanged, RunEnd
@@ -186,7 +188,7 @@ def test_a_run_in_the_cloud_from_the_launch_to_the_bill():
     desk = busy(4)
     desk.submit(job("a", 2, cloud="only"))
     assert said(desk, "a").sentence == (
-        "leaves for the cloud: i-000001 (p3.2xlarge, $2.04/h), asked for at 12:00, is coming up"
+        "leaves for the cloud: i-000001 (p3.2xlarge, $2.04/h), requested at 12:00, is coming up"
     )
     desk.ready("i-000001")
     desk.started("a")
@@ -201,11 +203,19 @@ def test_a_run_in_the_cloud_from_the_launch_to_the_bill():
     )
 
 
+def test_a_machine_that_comes_up_is_expected_when_its_offer_says():
+    desk = Desk(offers=[replace(P3, ready_s=120.0)])
+    desk.submit(job("a", cloud="only"))
+    assert said(desk, "a").sentence.endswith("requested at 00:00, is coming up, expected at about 00:02")
+    desk.now += 121  # it is late: that time says nothing any more
+    assert said(desk, "a").sentence.endswith("requested at 00:00, is coming up")
+
+
 def test_the_machines_of_a_gang_are_all_named():
     desk = Desk(offers=[P3])
     desk.submit(job("a", gang=(2, 2), cloud="only"))
     assert said(desk, "a").sentence == (
-        "leaves for the cloud: i-000001 (2 × p3.2xlarge, $4.08/h), asked for at 00:00, is coming up"
+        "leaves for the cloud: i-000001 (2 × p3.2xlarge, $4.08/h), requested at 00:00, is coming up"
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starburst.core.model.events import SiteSynced
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.job import Job, Site
 from starburst.policy.fair import Queue
 from tests.builders import HOUR, Desk, job, snapshot, starts

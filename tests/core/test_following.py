@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from starburst.core.model.events import JobSubmitted, RunEnd, SiteSynced
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.job import Site
 from tests.builders import HOUR, Desk, Watched, job, snapshot, starts
 

@@ -13,7 +13,7 @@ from starburst.core.model.events import (
     RunEnd,
 )
 from starburst.core.views.explain import explain, foretell
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.job import Site
 from tests.builders import HOUR, MINUTE, Desk, job, launches, returns, snapshot, starts
 

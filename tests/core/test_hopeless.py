@@ -13,7 +13,7 @@ from sim.outcomes import Outcomes
 from sim.spec import Spec
 from sim.trace import Trace
 from starburst.core.model.events import NodesChanged
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
 from tests.builders import HOUR, Desk, job, nodes, snapshot
 

@@ -7,7 +7,7 @@ import pytest
 from starburst.core.model.actions import PrepareRun
 from starburst.core.model.events import ImagesReported, JobsNotKeptApart
 from starburst.core.model.throughput import Speeds
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.policy.image_pulls import UNKNOWN_S
 from tests.builders import Desk, job, launches, offer, snapshot
 

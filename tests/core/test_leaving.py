@@ -36,6 +36,18 @@ def test_compute_wait_of_two_gpus_for_an_hour_and_a_half_at_alpha_008_is_14_minu
     )
 
 
+def test_no_wait_of_the_policy_slows_a_job_down_by_more_than_the_bound() -> None:
+    """Its user's word stands all the same."""
+    desk = full(waiting="constant", factor=10 * HOUR, max_slowdown=3.0)
+    said = job("said", 1, hours=1, max_wait_s=9 * HOUR)
+    desk.submit(job("short", 1, hours=0.5), job("long", 1, hours=8), said)
+    assert [desk[name].deadline for name in ("short", "long", "said")] == [HOUR, 10 * HOUR, 9 * HOUR]
+    assert desk.why("short", "waits") == (
+        "waits up to 1 h for 1 GPU on the cluster (Constant-Wait: C 10 h, but at most 1 h)"
+    )
+    assert launches(desk.wait(HOUR)) == ["small"]
+
+
 def test_the_factor_follows_from_the_budget_and_the_jobs_seen() -> None:
     """α = P/(100·E[r]): 20 jobs of one GPU are believed at first, 20 of three GPUs come."""
     desk = Desk(waiting="compute", factor=None, budget_percent=10)

@@ -10,7 +10,8 @@ from sim.world import World
 from starburst.core.model.events import InstanceReady, RunEnd, SiteSynced
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import Facts, facts, restore
+from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import Facts, facts
 from starburst.core.views.validate import validate
 from starburst.domain.job import Job, Site
 from starburst.policy.packing.plan import Memory

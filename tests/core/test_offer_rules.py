@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starburst.core.model.actions import LaunchInstance
 from starburst.core.parts.fleet import Fleet
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain import machine_facts as facts
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
 from starburst.domain.constraints import Requirement

@@ -10,10 +10,15 @@ import pytest
 
 from starburst.core.model.decisions import REASONS, WHY_OFFLOAD, Decision
 from starburst.core.model.events import (
+    CancelRequested,
+    EnterRequested,
+    HoldRequested,
     InstanceReady,
     InstanceUnfit,
     InstanceUnreachable,
     JobSubmitted,
+    ReleaseRequested,
+    RequeueRequested,
     RunEnd,
     RunEnded,
     RunStalled,
@@ -92,6 +97,25 @@ def no_hope() -> Desk:
     desk.submit(job("busy", 2, hours=9))
     desk.started("busy")
     desk.submit(job("hopeless"))
+    return desk
+
+
+def dear() -> Desk:
+    """One whose predicted delay is dearer than the cloud, and one that an exhausted account sends away."""
+    desk = Desk(2, budget_mode="calibrated", budget_percent=1)
+    desk.submit(job("busy", 2, hours=9))
+    desk.started("busy")
+    desk.submit(job("dear", hours=1))
+    desk.submit(job("past", hours=0.5, cloud="never"), job("waits", hours=1, max_wait_s=99 * HOUR))
+    desk.wait(HOUR)
+    return desk
+
+
+def spare_room() -> Desk:
+    """One that joins a machine that another needs for longer anyway."""
+    desk = Desk(1, packer="eva")
+    desk.submit(job("busy", hours=9), job("there", cloud="only", hours=9))
+    desk.submit(job("joins", hours=1))
     return desk
 
 
@@ -244,6 +268,8 @@ def decisions() -> tuple[Decision, ...]:
         cloud_life,
         reasons_to_leave,
         no_hope,
+        spare_room,
+        dear,
         homecoming,
         homecoming_of_star,
         cut_off,
@@ -251,6 +277,7 @@ def decisions() -> tuple[Decision, ...]:
         moves,
         held,
         steered,
+        steered_by_others,
         retried,
         refused,
         followers,
@@ -309,3 +336,33 @@ def test_rows_are_numbered_without_a_gap_and_name_their_event() -> None:
 )
 def test_what_a_user_reads(scenario: Callable[[], Desk], subject: str, kind: str, reason: str) -> None:
     assert reason in scenario().why(subject, kind)
+
+
+def steered_by_others() -> Desk:
+    """Jobs of a user that an operator holds, queues again and cancels."""
+    desk = Desk(1)
+    desk.submit(job("a", user="ada"), job("b", user="ada"))
+    desk.started("a")
+    desk.tell(HoldRequested("b", by="root"))
+    desk.tell(ReleaseRequested("b", by="ada"))
+    desk.tell(CancelRequested("b", by="root"))
+    desk.tell(EnterRequested("a", by="ada"), EnterRequested("a", by="root"))
+    desk.tell(RequeueRequested("a", by="root"))
+    desk.stopped("a")
+    desk.started("a")
+    desk.tell(CancelRequested("a", by="root"))
+    desk.stopped("a")
+    return desk
+
+
+def test_who_steers_the_job_of_another_is_named_and_its_own_user_is_not() -> None:
+    log = steered_by_others().scheduler.log
+    reasons = [(row.subject, row.reason) for row in log if row.kind in ("asked", "released", "cancelled")]
+    assert reasons == [
+        ("b", "root asked to hold it"),
+        ("b", "released after 0 s: its wait begins now"),
+        ("b", "cancelled by root"),
+        ("a", "root asked to enter it"),
+        ("a", "root asked to requeue it"),
+        ("a", "cancelled by root"),
+    ]

@@ -9,7 +9,8 @@ import pytest
 from starburst.core.model.actions import Action
 from starburst.core.model.events import InstanceGone, NodesChanged, RunEnd, RunEnded, RunStalled
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import Facts, restore
+from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import Facts
 from starburst.domain.job import Member
 from starburst.policy.backoff import pause_s
 from starburst.policy.refusals import FORGET_S, IN_A_ROW, PROBE_S, Refusals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starburst.core.model.events import RunEnd, RunEnded, SiteSynced
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
 from starburst.domain.job import Phase, Site
 from tests.builders import HOUR, MINUTE, Desk, job, launches, snapshot, starts, stops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starburst.core.model.events import InstanceReady
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.job import Job
 from starburst.domain.money import Money
 from starburst.policy.backoff import MOST_RENTED_S

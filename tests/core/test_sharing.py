@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from starburst.core.parts.fleet import Fleet
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.money import Money
 from starburst.policy.cost_allocation import Use
 from starburst.policy.packing.packers.none import NoPacking

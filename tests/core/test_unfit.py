@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starburst.core.model.events import InstanceUnfit, RunEnd, RunEnded
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from tests.builders import HOUR, MINUTE, Desk, job, launches, offer, returns, snapshot, starts
 
 BIG, OTHER = offer("big", 4, 1), offer("other", 4, 2)

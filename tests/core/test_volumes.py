@@ -6,7 +6,7 @@ import pytest
 
 from starburst.core.model.events import JobSubmitted, NodesChanged, RunEnd, VolumesRuled
 from starburst.core.views.explain import explain
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.constraints import NODE_NAME, Requirement, Term
 from tests.builders import HOUR, Desk, job, node, snapshot
 

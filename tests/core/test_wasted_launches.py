@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starburst.core.model.events import InstanceFailed
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from tests.builders import HOUR, MINUTE, Desk, job, launches, offer, snapshot
 
 #: A launch takes half an hour of a machine that nobody can log in to, then it has failed.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import jsonschema
 import pytest
 import typer
 import yaml
@@ -23,6 +25,7 @@ from starburst.kube.access import (
     CHAKRA_LEASE,
     CHAKRA_PREEMPTION,
     CHAKRA_WORK,
+    OPERATOR_KINDS,
     STARBURST,
     STARBURST_IMPERSONATION,
     STARBURST_LEASE,
@@ -39,6 +42,9 @@ OTHERWISE: Mapping[str, Any] = {
     "starburst": {
         "storageClass": "fast",
         "service": True,
+        "replicas": 2,
+        "storeSecret": "database",
+        "accessMode": "ReadWriteMany",
         "impersonate": {"users": ["ada"], "groups": ["lab"]},
     },
     "imagePullSecrets": [{"name": "login"}],
@@ -84,7 +90,7 @@ def test_each_program_gets_what_it_needs_and_nothing_else() -> None:
     assert granted(pick(found, "ClusterRole", "starburst-chakra")) == needed(CHAKRA)
     assert granted(pick(found, "ClusterRole", "starburst-chakra-work")) == needed(CHAKRA_WORK)
     assert granted(pick(found, "ClusterRole", "starburst")) == needed(STARBURST)
-    assert granted(pick(found, "ClusterRole", "starburst-work")) == needed(STARBURST_WORK)
+    assert granted(pick(found, "ClusterRole", "starburst-work")) == needed((*STARBURST_WORK, *OPERATOR_KINDS))
     assert granted(pick(found, "Role", "starburst-chakra")) == needed(CHAKRA_LEASE)
     assert granted(pick(found, "Role", "starburst")) == needed(STARBURST_LEASE)
 
@@ -145,7 +151,7 @@ def test_each_changes_its_own_lease_only_and_starburst_reads_chakras() -> None:
 def test_no_permission_stands_twice_and_each_says_what_it_is_for() -> None:
     for several in (
         CHAKRA + CHAKRA_WORK + CHAKRA_PREEMPTION + CHAKRA_LEASE,
-        STARBURST + STARBURST_WORK + STARBURST_LEASE + STARBURST_IMPERSONATION,
+        STARBURST + STARBURST_WORK + OPERATOR_KINDS + STARBURST_LEASE + STARBURST_IMPERSONATION,
     ):
         assert len(needed(several)) == len(several)
         assert all(each.why.startswith(("to ", "so that ")) for each in several)
@@ -201,6 +207,46 @@ def test_two_chakras_stand_by_for_each_other_and_one_starburst_has_the_store() -
     assert starburst_["spec"]["strategy"] == {"type": "Recreate"}
     (home,) = [v for v in starburst_["spec"]["template"]["spec"]["volumes"] if v["name"] == "home"]
     pick(found, "PersistentVolumeClaim", home["persistentVolumeClaim"]["claimName"])
+
+
+def test_replicas_of_starburst_share_a_database_and_a_volume_and_stand_by_for_each_other() -> None:
+    found = objects(OTHERWISE)
+    deployment = pick(found, "Deployment", "starburst")["spec"]
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 1, "maxSurge": 0}
+    words = command_of(pick(found, "Deployment", "starburst"))
+    given = Subcommands()["up"].make_context("up", words[4:]).params
+    assert given["standby"]
+    pods = deployment["template"]["spec"]
+    (container,) = pods["containers"]
+    variables = {entry["name"]: entry for entry in container["env"]}
+    assert variables["STARBURST_STORE"]["valueFrom"]["secretKeyRef"] == {"name": "database", "key": "url"}
+    assert variables["STARBURST_ADVERTISE"]["value"] == "http://$(POD_IP):8585"
+    (apart,) = pods["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = deployment["template"]["metadata"]["labels"]
+    assert apart["podAffinityTerm"]["labelSelector"]["matchLabels"] == labels
+    assert pick(found, "PodDisruptionBudget", "starburst")["spec"]["maxUnavailable"] == 1
+    assert pick(found, "PersistentVolumeClaim", "starburst")["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+@pytest.mark.parametrize(
+    ("values", "wrong"),
+    [
+        ({"replicas": 2, "storeSecret": "", "accessMode": "ReadWriteMany"}, "storeSecret"),
+        ({"replicas": 2, "storeSecret": "db", "accessMode": "ReadWriteOnce"}, "accessMode"),
+        ({"replicas": 0}, "replicas"),
+    ],
+)
+def test_replicas_on_a_file_or_on_volumes_of_their_own_are_refused(
+    values: Mapping[str, Any], wrong: str
+) -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    jsonschema.validate(defaults, schema)
+    jsonschema.validate(OTHERWISE, schema)
+    with pytest.raises(jsonschema.ValidationError) as refused:
+        jsonschema.validate({"starburst": {**defaults["starburst"], **values}}, schema)
+    assert list(refused.value.absolute_path) == ["starburst", wrong]
 
 
 @pytest.mark.parametrize("name", ["starburst", "starburst-chakra"])

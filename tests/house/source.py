@@ -31,7 +31,13 @@ def path_of(module: str) -> Path:
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """All functions and methods of a module, nested ones included."""
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a module, as `ast.walk` finds them."""
+    return tuple(ast.walk(tree))
 
 
 @cache
@@ -41,7 +47,7 @@ def imports() -> dict[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for module, tree in names.items():
         targets = set()
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Import):
                 targets |= {alias.name for alias in node.names if alias.name in names}
             elif isinstance(node, ast.ImportFrom) and node.module in names:

@@ -33,12 +33,26 @@ def of_file(document: Path) -> str:
     return document.name
 
 
-def targets(document: Path) -> Iterator[Path]:
-    """The files that a document links to, those on the web excepted."""
-    for target in LINK.findall(document.read_text(encoding="utf-8")):
-        path = target.partition("#")[0]
-        if path and "://" not in path:
-            yield (document.parent / path).resolve()
+@cache
+def prose(document: Path) -> str:
+    """A document without its code."""
+    return re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@cache
+def headings(document: Path) -> frozenset[str]:
+    """The anchors of a document's headings, as GitHub and the site make them."""
+    found = re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found)
+
+
+def lost(document: Path, target: str) -> bool:
+    """Whether a link of a document leads to a file or heading that is not there; the web is not asked."""
+    path, _, anchor = target.partition("#")
+    if "://" in path:
+        return False
+    file = (document.parent / path).resolve() if path else document
+    return not file.exists() or bool(anchor and file.suffix == ".md" and anchor not in headings(file))
 
 
 @cache
@@ -78,9 +92,14 @@ def resolves(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=of_file)
-def test_links_lead_to_files(document: Path) -> None:
-    assert [str(path) for path in targets(document) if not path.exists()] == []
+def test_links_lead_to_files_and_headings() -> None:
+    every = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    assert [
+        f"{page.name}: {target}"
+        for page in every
+        for target in LINK.findall(prose(page))
+        if lost(page, target)
+    ] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=of_file)

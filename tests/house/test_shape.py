@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 
-from tests.house.source import PACKAGES, ROOT, circles, functions, imports, modules, path_of
+from tests.house.source import PACKAGES, ROOT, circles, functions, imports, modules, nodes, path_of
 
 FILE_LINES = 400
 FUNCTION_LINES = 60
@@ -20,7 +20,7 @@ def test_no_import_circle() -> None:
 def test_no_type_name_is_defined_twice() -> None:
     places = defaultdict(list)
     for module, tree in modules().items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(module)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
@@ -65,7 +65,7 @@ def test_only_the_kit_starts_asyncio_tasks_and_waits_with_deadlines() -> None:
         f"{module}:{node.lineno} {node.attr}"
         for module, tree in modules().items()
         if module != kit
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future", "wait_for")
     }
     assert found == set()
@@ -75,7 +75,7 @@ def test_the_wheel_imports_nothing_that_is_not_in_it() -> None:
     outside = {"bench", "tests", "deploy", "docs"}
     found = set()
     for module, tree in modules().items():
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             named = [node.module] if isinstance(node, ast.ImportFrom) else []
             named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             found |= {f"{module} imports {name}" for name in named if name and name.split(".")[0] in outside}

@@ -32,6 +32,8 @@ cloud:
 NODES = ("node0", "node1")
 #: Wall seconds of a fault that lasts, and until all jobs must have ended after the last one.
 LASTS_S, CALM_S = 6.0, 600.0
+#: Share of the jobs that is handed in before the first fault; the others come while faults fall.
+AT_ONCE = 0.2
 
 
 class Chaos:
@@ -47,11 +49,13 @@ class Chaos:
         #: When all processes of a node were killed.
         self.kills: list[tuple[float, float]] = []
         self.jobs: list[ChaosJob] = []
+        #: How many of them were handed in.
+        self.handed_in = 0
         #: Names of Jobs that were deleted and created again.
         self.recreated: set[str] = set()
 
     def begin(self, count: int) -> None:
-        """Start everything and hand in the jobs."""
+        """Start everything, and draw the jobs."""
         self.marks.mkdir()
         self.marks.chmod(0o777)
         self.starburst.configure(CONFIG)
@@ -59,15 +63,24 @@ class Chaos:
         self.starburst.up()
         self.starburst.chakra()
         self.jobs = chaos_jobs(count, self.draw, self.marks)
-        self.apply(*(job.manifest for job in self.jobs if job.how != "submitted"))
-        submitted = [json.dumps(job.manifest) for job in self.jobs if job.how == "submitted"]
-        (self.starburst.root / "jobs.yaml").write_text("\n---\n".join(submitted))
-        self.starburst.run("submit", "jobs.yaml", "-o", "name")
+
+    def hand_in(self, share: float) -> None:
+        """Hand in jobs, in their order, until so much of all has been: faults find some in each phase."""
+        some = self.jobs[self.handed_in : round(share * len(self.jobs))]
+        self.handed_in += len(some)
+        applied = [job.manifest for job in some if job.how != "submitted"]
+        submitted = [json.dumps(job.manifest) for job in some if job.how == "submitted"]
+        if applied:
+            self.apply(*applied)
+        if submitted:
+            (self.starburst.root / "jobs.yaml").write_text("\n---\n".join(submitted))
+            self.starburst.run("submit", "jobs.yaml", "-o", "name")
 
     def fall(self, seconds: float, faults: Sequence[Callable[[Chaos], str]]) -> None:
         """Let faults fall one after the other, each kind once before any comes again."""
-        give_up, kinds = time.monotonic() + seconds, list[Callable[["Chaos"], str]]()
-        while time.monotonic() < give_up:
+        began, kinds = time.monotonic(), list[Callable[["Chaos"], str]]()
+        while (spent := (time.monotonic() - began) / seconds) < 1.0:
+            self.hand_in(AT_ONCE + (1.0 - AT_ONCE) * spent)
             if not kinds:
                 kinds = self.draw.sample(faults, len(faults))
             self.starburst.lab.revive_api_server()
@@ -85,6 +98,7 @@ class Chaos:
 
     def end(self) -> Verdict:
         """Wait until all jobs have ended, and read their marks."""
+        self.hand_in(1.0)
 
         def phases() -> set[str]:
             self.starburst.lab.revive_api_server()

@@ -28,7 +28,16 @@ T = TypeVar("T")
 
 #: Busybox, which every kubelet of the laboratory has.
 IMAGE = "docker.io/local/busybox:1"
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
+#: A config under which all jobs stay on the cluster.
+NO_CLOUD = """
+policy:
+  offload_cpu_only: false
+cluster:
+  kind: kubernetes
+cloud:
+  offers: []
+"""
 
 
 @dataclass
@@ -183,6 +192,21 @@ def live(lab: Lab, root: Path) -> Iterator[Live]:
                 process.wait()
 
 
+@contextmanager
+def working(lab: Lab, root: Path) -> Iterator[Live]:
+    """A Starburst and a Chakra beside two kubelets with 8 GPUs each; Jobs and pods go with the block."""
+    root.chmod(0o755)
+    give_gpus(lab, ["node0", "node1"], 8)
+    with live(lab, root) as starburst:
+        starburst.configure(NO_CLOUD)
+        starburst.up()
+        starburst.chakra()
+        try:
+            yield starburst
+        finally:
+            starburst.kubectl("delete", "jobs,pods", "--all", "--wait=false")
+
+
 def give_gpus(lab: Lab, nodes: Sequence[str], gpus: int, kind: str = "Tesla-V100-SXM2-16GB") -> None:
     """Let kubelets believe that they have GPUs."""
 
@@ -229,4 +253,23 @@ def job_manifest(
             "annotations": {k: v for k, v in keys.items() if k != "starburst.io/queue"},
         },
         "spec": {"backoffLimit": 0, "template": {"spec": spec}},
+    }
+
+
+def applied_job(name: str, script: str, *, gpus: int, volume: Path | None = None) -> Object:
+    """A Job that is taken into the queue once it is applied."""
+    keys = {"starburst.io/queue": "default", "starburst.io/cloud": "never"}
+    manifest = job_manifest(name, script, gpus=gpus, keys=keys, volume=volume)
+    manifest["spec"]["template"]["spec"]["schedulerName"] = "chakra"
+    return manifest
+
+
+def applied_pod(name: str, script: str, *, gpus: int, volume: Path | None = None) -> Object:
+    """The same as a bare Pod."""
+    manifest = applied_job(name, script, gpus=gpus, volume=volume)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": manifest["metadata"],
+        "spec": manifest["spec"]["template"]["spec"],
     }

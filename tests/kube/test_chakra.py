@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -329,6 +330,10 @@ async def _contains(log: Path, text: str) -> bool:
     return text in log.read_text()
 
 
+async def _ended(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None
+
+
 def test_of_two_replicas_the_second_goes_on_when_the_first_ends(
     api_server: Lab, running: Lab, tmp_path: Path
 ) -> None:
@@ -343,10 +348,11 @@ def test_of_two_replicas_the_second_goes_on_when_the_first_ends(
                 await bound(api, "one")
                 assert "leading" not in second_log.read_text()
                 first.send_signal(signal.SIGTERM)
+                await until("the first is gone", lambda: _ended(first))
                 await create(api, pod("two", schedulerName="pair"))
                 await bound(api, "two")
                 assert "leading" in second_log.read_text()
-            assert first.wait(10) == 0
+            assert first.returncode == 0
 
     tell(api_server)(what)
 

@@ -64,7 +64,8 @@ class Hands:
 
     async def put(self, pod: str, phase: str, code: int | None = None) -> None:
         """As the kubelet tells of a pod."""
-        state: Object = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
+        ended = {"exitCode": code, "reason": "Error" if code else "Completed"}
+        state: Object = {"running": {}} if code is None else {"terminated": ended}
         told = {"name": "main", "state": state, "ready": False, "restartCount": 0, "image": "", "imageID": ""}
         status = {"phase": phase, "containerStatuses": [told]}
         await self._api.patch(PODS, NS, pod, {"status": status}, sub="status", kind=STRATEGIC)

@@ -1,4 +1,4 @@
-"""The pods of a gang on real kubelets find each other and reduce over a socket, without DNS or a Service."""
+"""The pods of a gang on real kubelets know each other and reduce over a socket, without DNS or a Service."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from tests.kube.live import give_gpus, job_manifest, live
 
 #: Each pod adds its number; rank 0 listens, and tells the sum.
 REDUCE = """
+begun=$(date +%s)
+until [ -s "$STARBURST_HOSTS_FILE" ]; do sleep 1; done
+echo "knows its hosts after $(($(date +%s) - begun)) s"
+[ "$(sed -n $((RANK + 1))p "$STARBURST_HOSTS_FILE")" = "$(hostname -i)" ] || exit 9
+wc -l <"$STARBURST_HOSTS_FILE"
 mine=$((RANK + 1))
 if [ "$RANK" = 0 ]; then
   mkfifo /tmp/answer
@@ -44,3 +49,4 @@ def test_the_pods_of_a_gang_on_two_nodes_reduce(two_kubelets: Lab, tmp_path: Pat
         logs = running.run("logs", "reduce")
         assert logs.count("sum 3 of 2") == 2, logs
         assert running.jobs()[0]["phase"] == "succeeded"
+        print(logs)

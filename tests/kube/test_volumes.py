@@ -10,19 +10,10 @@ import pytest
 
 from starburst.kube.resources import Object
 from tests.kube.lab import Lab
-from tests.kube.live import Live, give_gpus, job_manifest, live
+from tests.kube.live import NO_CLOUD, Live, give_gpus, job_manifest, live
 from tests.kube_unit.volume_objects import claim, storage_class, volume
 
-CONFIG = """
-clock:
-  speed: 10
-policy:
-  offload_cpu_only: false
-cluster:
-  kind: kubernetes
-cloud:
-  offers: []
-"""
+CONFIG = f"\nclock:\n  speed: 10{NO_CLOUD}"
 #: Class → whether its volumes are bound with the node of the pod.
 CLASSES = {"now": "Immediate", "late": "WaitForFirstConsumer"}
 

@@ -82,6 +82,8 @@ class FakeServer:
         self.tokens: set[str] | None = None
         #: What access reviews say of `spec.resourceAttributes`.
         self.allows: Callable[[Object], bool] = lambda _: True
+        #: Plurals of the custom resources that it serves, by API version.
+        self.custom: dict[str, list[str]] = {}
         #: By (namespace, pod).
         self.logs: dict[tuple[str, str], bytes] = {}
         self.asked: list[Asked] = []
@@ -241,6 +243,12 @@ class FakeServer:
     def _called(self, asked: Asked) -> Object | bytes:
         if asked.path == "/version":
             return {"major": "1", "minor": self.minor, "gitVersion": f"v1.{self.minor}"}
+        if asked.path == "/apis":
+            versions = [{"groupVersion": version} for version in self.custom]
+            return {"groups": [{"name": each["groupVersion"], "versions": [each]} for each in versions]}
+        if asked.path.removeprefix("/apis/") in self.custom:
+            plurals = self.custom[asked.path.removeprefix("/apis/")]
+            return {"resources": [{"name": each} for each in plurals]}
         if asked.path == "/api/v1":
             return {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
         address = Address.of(asked.path)
@@ -248,7 +256,8 @@ class FakeServer:
             return self.store.create(replace(address, name=""), asked.body)
         if asked.method == "GET":
             if address.sub == "log":
-                return self.logs.get((address.namespace, address.name), b"")
+                text = self.logs.get((address.namespace, address.name), b"")
+                return _timed(text) if "timestamps" in asked.query else text
             return self.store.get(address) if address.name else self._listed(address, asked.query)
         if asked.method == "POST" and asked.query.get("dryRun"):
             return {**asked.body}
@@ -356,3 +365,12 @@ def _cut(request: web.Request) -> None:
 
 def _status(code: int, reason: str, message: str) -> Object:
     return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
+
+
+def _timed(text: bytes) -> bytes:
+    """A log as it is served with times: each line a minute after the one before."""
+    lines = text.splitlines(keepends=True)
+    return b"".join(
+        f"2026-03-02T{9 + n // 60 % 15:02}:{n % 60:02}:00.25Z ".encode() + line
+        for n, line in enumerate(lines)
+    )

@@ -93,7 +93,8 @@ class Store:
         """In the order of namespace and name."""
         held = [address for address in self._objects if within.holds(address)]
         held.sort(key=lambda address: (address.namespace, address.name))
-        return [self._objects[address] for address in held if selects(selector, self._objects[address])]
+        found = [self._objects[address] for address in held]
+        return [item for item in found if selects(selector, item)] if selector else found
 
     def compact(self) -> None:
         """Forget the past: who is behind now is told 410."""

@@ -17,7 +17,7 @@ from starburst.kube.resources import PODS
 from tests.kube_unit.samples import Told, a_pod
 from tests.kube_unit.store import Object
 
-COUNT = 4_000
+COUNT = 2_000
 
 
 class Page(list[Object]):

@@ -18,6 +18,7 @@ from starburst.kube.objects import (
     read_pod,
     timestamp,
 )
+from starburst.kube.pods.outcome import NEVER_RAN
 from tests.kube_unit.samples import a_pod, container
 from tests.kube_unit.store import Object, merged
 
@@ -207,6 +208,22 @@ def waiting(reason: str, name: str = "main", message: str = "") -> Object:
 
 def at_work(name: str) -> Object:
     return {"name": name, "state": {"running": {}}}
+
+
+@pytest.mark.parametrize(
+    ("told", "phase"),
+    [
+        ({}, "Failed"),
+        ({"startedAt": "2026-01-01T00:00:00Z"}, "Succeeded"),
+        ({"finishedAt": "2026-01-01T00:00:00Z"}, "Succeeded"),
+        ({"reason": "Completed"}, "Succeeded"),
+    ],
+)
+def test_a_success_of_a_container_that_never_ran_is_none(told: Object, phase: str) -> None:
+    none = {"exitCode": 0, "startedAt": None, "finishedAt": None, "containerID": "containerd://x"}
+    main = {"name": "main", "state": {"terminated": {**none, **told}}}
+    view = read_pod(pod(status={"phase": "Succeeded", "containerStatuses": [main]}))
+    assert (view.phase, view.over, view.reason == NEVER_RAN) == (phase, True, phase == "Failed")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
@@ -58,16 +58,16 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     """Under every store: while it is full a transaction that writes fails at its end, and is undone."""
-    disk, transaction = Disk(), Store._transaction
+    disk, write = Disk(), Store.write
 
     @contextmanager
-    def scarce(self: Store, engine: Engine) -> Iterator[Connection]:
-        with transaction(self, engine) as conn:
+    def scarce(self: Store) -> Iterator[Connection]:
+        with write(self) as conn:
             yield conn
-            if disk.full and engine is self._writer:
+            if disk.full:
                 raise DiskFullError("the disk is full")
 
-    monkeypatch.setattr(Store, "_transaction", scarce)
+    monkeypatch.setattr(Store, "write", scarce)
     return disk
 
 

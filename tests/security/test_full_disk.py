@@ -70,7 +70,7 @@ def test_what_is_no_shortage_is_not_tried_for_ever(tmp_path: Path) -> None:
 def test_a_log_has_a_gap_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log"
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    pump, write, full = LogPump(file, 1 << 20), os.write, False
+    pump, write, full = LogPump(file, 1 << 20, str(tmp_path / "times")), os.write, False
 
     def writing(handle: int, text: bytes) -> int:
         if full:
@@ -94,7 +94,7 @@ def test_a_log_keeps_its_beginning_and_its_end(tmp_path: Path, size: int) -> Non
     text = bytes(65 + n % 26 for n in range(size))
     path = tmp_path / "log"
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    pump = LogPump(file, 100)
+    pump = LogPump(file, 100, str(tmp_path / "times"))
     for start in range(0, size, 7001):
         pump.take(text[start : start + 7001])
     pump.finish()

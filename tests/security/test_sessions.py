@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -58,7 +59,7 @@ def browser(app_context: AppContext, wall: Time, clock: Time) -> Iterator[TestCl
 def log_in(browser: TestClient, secret: str) -> str:
     """The cookie's value."""
     answer = browser.post("/login", data={"token": secret})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"].partition("#")[0]) == (303, "/")
     return str(browser.cookies[NAME])
 
 
@@ -232,6 +233,18 @@ def test_in_a_real_browser_what_another_port_is_sent_opens_nothing_there(
             for headers in ({"Authorization": f"Bearer {stolen}"}, {"Cookie": sent}):
                 assert httpx.get(f"{url}/api/v1/jobs", headers=headers).status_code == 401
                 assert httpx.post(f"{url}/api/v1/jobs/wait/cancel", headers=headers).status_code == 401
+
+                buttons = httpx.get(f"{url}/dashboard/jobs/wait-55555/actions", headers={"Cookie": sent}).text
+                for form_token in re.findall('name="form_token" value="([^"]*)"', buttons):
+                    fields = {"verb": "hold", "form_token": form_token}
+                    steer = f"{url}/dashboard/jobs/wait/steer"
+                    assert httpx.post(steer, data=fields, headers={"Cookie": sent}).status_code == 403
+            assert app_context.store.requests(9) == []
+
+            page.goto(f"{url}/jobs/wait-55555")
+            with page.expect_response("**/steer"):
+                page.get_by_role("button", name="Hold").click()
+            assert [request.kind for request in app_context.store.requests(9)] == ["hold"]
 
             page.goto(url)
             page.click("text=Log out")

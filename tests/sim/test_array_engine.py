@@ -6,6 +6,7 @@ The published runs are in test_reference_cases.
 from __future__ import annotations
 
 import csv
+import importlib
 import os
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 pytest.importorskip("numba", reason="the array engine needs the extra `fast`")
 
 from sim.array.cluster import CODES
-from sim.array.compiled import kept
+from sim.array.compiled import kept, ready
 from sim.engines import array_engine, core_engine
 from sim.outcomes import Outcomes, measure
 from sim.spec import Spec
@@ -207,7 +208,35 @@ def test_without_numba_it_says_so() -> None:
 def test_code_that_cannot_be_kept_on_disk_is_compiled_all_the_same() -> None:
     scope: dict[str, Any] = {}
     exec("def double(x):\n    return 2 * x", scope)  # it has no file, so Numba has no place for its cache
-    assert kept(scope["double"])(21) == 42
+    double = kept(scope["double"])
+    ready(double, 21)
+    assert double(21) == 42
+
+
+def test_processes_that_start_together_compile_once(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "from sim.array.compiled import kept, ready\n\n"
+        "def double(x):\n    return 2 * x\n\n"
+        "double = kept(double)\nready(double, 1.0)\nassert double(21.0) == 42\n"
+        "print(sum(double.stats.cache_hits.values()), sum(double.stats.cache_misses.values()))\n"
+    )
+    path = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-c", "import slow"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=path) for _ in range(2)]
+    assert sorted(process.communicate()[0].split() for process in both) == [["0", "1"], ["1", "0"]]
+
+
+def test_without_the_lock_each_process_compiles_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alone.py").write_text(
+        "from sim.array.compiled import kept\n\ndef half(x):\n    return x / 2\n\nhalf = kept(half)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    half = importlib.import_module("alone").half
+    (Path(half.stats.cache_path) / "half.lock").mkdir()  # as little to be written as another user's file
+    ready(half, 42.0)
+    assert half(42.0) == 21
 
 
 def test_the_second_process_need_not_compile() -> None:

@@ -29,6 +29,12 @@ def points() -> list[SweepPoint]:
     return sweep(busy(), BASE, axes, workers=1)
 
 
+@pytest.fixture(scope="module")
+def written(points: list[SweepPoint], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The figures of the points."""
+    return write_figures(points, tmp_path_factory.mktemp("figures"))
+
+
 def test_on_the_front_is_what_nothing_beats_in_both() -> None:
     assert pareto_front([(3, 1), (1, 3), (2, 2), (2, 3), (3, 2), (4, 1)]) == [1, 2, 0]
     assert pareto_front([(1, 1), (1, 1)]) == [0], "of equals the first"
@@ -43,8 +49,7 @@ def test_the_knee_is_where_the_front_bends_most() -> None:
     assert knee([(0, 1), (0, 1)]) == 0
 
 
-def test_every_file_is_a_picture(points: list[SweepPoint], tmp_path: Path) -> None:
-    written = write_figures(points, tmp_path)
+def test_every_file_is_a_picture(written: list[Path]) -> None:
     names = ["cost-jct.svg", "cost-jct.png", "cost-load.svg", "cost-load.png", "gantt.svg"]
     assert [file.name for file in written] == names
     for file in written:
@@ -54,17 +59,15 @@ def test_every_file_is_a_picture(points: list[SweepPoint], tmp_path: Path) -> No
             assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
 
 
-def test_the_same_points_give_the_same_bytes(points: list[SweepPoint], tmp_path: Path) -> None:
-    once, again = (
-        [file.read_bytes() for file in write_figures(points, _made(tmp_path / name))] for name in "ab"
-    )
-    assert once == again
-
-
-def test_cost_is_drawn_against_load_only_where_load_was_swept(
-    points: list[SweepPoint], tmp_path: Path
+def test_the_same_points_give_the_same_bytes(
+    points: list[SweepPoint], written: list[Path], tmp_path: Path
 ) -> None:
-    assert (tmp_path / "cost-load.svg") in write_figures(points, tmp_path)
+    again = write_figures(points, tmp_path)
+    assert [file.read_bytes() for file in written] == [file.read_bytes() for file in again]
+
+
+def test_cost_is_drawn_against_load_only_where_load_was_swept(written: list[Path], tmp_path: Path) -> None:
+    assert "cost-load.svg" in [file.name for file in written]
     without = sweep(busy(), BASE, [parse_axis("budget=10,100")], workers=1)
     assert (tmp_path / "cost-load.svg") not in write_figures(without, tmp_path)
 
@@ -142,8 +145,3 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setattr(figures, "find_spec", lambda name: None)
     with pytest.raises(SimulationError, match=r"pip install starburst-hybrid\[plots\]"):
         figures.require_matplotlib()
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder

@@ -22,6 +22,15 @@ def titles(svg: str) -> list[str]:
     ]
 
 
+def test_waits_that_can_be_seen_are_named_unless_a_name_is_there_already() -> None:
+    waits = [WaitSpan(name, 0, 600 + n) for n, name in enumerate(("one", "two", "three", "four"))]
+    svg = gantt("t", "s", SPANS, [*waits, WaitSpan("blink", 0, 1)], [node("n0", 4)])
+    assert [name for name in ("one", "two", "three", "four", "blink") if f">{name}</text>" in svg] == [
+        "one",
+        "four",
+    ]
+
+
 def test_every_run_has_a_bar_per_gpu_and_every_wait_a_line() -> None:
     svg = gantt("title", "subtitle", SPANS, WAITS, [node("n0", 4)])
     assert titles(svg) == [

@@ -23,7 +23,7 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.ordering import ORDERS

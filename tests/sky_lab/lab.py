@@ -42,8 +42,8 @@ E = TypeVar("E", bound=Event)
 Kind: TypeAlias = "type[E] | tuple[type[E], ...]"
 
 
-def lab(*args: str, seconds: float = 60) -> str:
-    """One command of the laboratory."""
+def lab(*args: str, seconds: float = 300) -> str:
+    """One command of the laboratory; on a busy host even a short one takes its time."""
     env = {"SKYLAB_PYTHON": sys.executable, **os.environ}  # SkyPilot is large; this Python has it
     env.pop("SKYPILOT_DISABLE_LOCAL_API_SERVER", None)  # our own adapter sets it; the laboratory starts one
     done = subprocess.run(
@@ -150,9 +150,9 @@ class Life:
         when: Callable[[E], bool] = lambda _event: True,
         *,
         since: int = 0,
-        seconds: float = 300,
+        seconds: float = 900,
     ) -> E:
-        """The first report of a kind after so many reports, once it has come."""
+        """The first report of a kind after so many reports, once it has come: a busy host takes its time."""
         end = time.monotonic() + seconds
         while True:
             for event in self.events[since:]:
@@ -163,7 +163,7 @@ class Life:
             assert time.monotonic() < end, f"no {kind} in {seconds:g} s: {self.events}"
             await asyncio.sleep(0.1)
 
-    async def written(self, job: str, what: str, attempt: int = 1, seconds: float = 60) -> str:
+    async def written(self, job: str, what: str, attempt: int = 1, seconds: float = 300) -> str:
         """What a job wrote, once this is in it."""
         path, end = log_path(self.home / "runs", job, attempt), time.monotonic() + seconds
         while what not in (text := path.read_text() if path.exists() else ""):

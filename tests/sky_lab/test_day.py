@@ -1,12 +1,16 @@
-"""The verdict of a day in small (`make day`) sees what it is to see."""
+"""A day in small (`make day`): its verdict sees what it is to see, and a very small one is lived through."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from starburst.domain.job import Phase
+from tests.sky_lab.day.day import Day
+from tests.sky_lab.day.faults import FAULTS
 from tests.sky_lab.day.jobs import KINDS
-from tests.sky_lab.day.plan import PlannedJob
+from tests.sky_lab.day.plan import DayPlan, PlannedFault, PlannedJob
 from tests.sky_lab.day.verdict import bill, price_list, wrong_copies
 from tests.sky_lab.ec2 import Instance
 from tests.sky_lab.marks import Copy, twins
@@ -53,3 +57,31 @@ def test_two_copies_at_one_time_are_seen() -> None:
 def test_a_bill_is_seconds_by_the_price_of_the_type() -> None:
     hour = Instance("i", "i-000001", "p3.8xlarge", True, 0.0, 3600.0)
     assert bill(hour, price_list()) == 3_672_000
+
+
+#: Kind, fifths of a second, on spot machines. What may not be spot is on a machine of its own.
+JOBS: tuple[tuple[str, int, bool | None], ...] = (
+    ("gpu4", 150, True),
+    ("plain", 150, False),
+    ("forks", 20, None),
+    ("deaf", 20, None),
+    ("logs", 20, None),
+)
+#: One machine is cut off and another one ended while jobs run there; and what is everybody's dies.
+WRONG = (
+    ("network cut", 15.0),
+    ("API server killed", 3.0),
+    ("scheduler killed", 2.0),
+    ("terminated by hand", 1.0),
+)
+
+
+def test_a_very_small_day_ends_with_every_job_done_once_and_the_bill_of_the_cloud(tmp_path: Path) -> None:
+    by_kind, by_name = {kind.name: kind for kind in KINDS}, {fault.name: fault for fault in FAULTS}
+    jobs = [PlannedJob(f"{name}-1", by_kind[name], 0.0, beats, spot) for name, beats, spot in JOBS]
+    faults = [PlannedFault(by_name[name], 0.0, away_s) for name, away_s in WRONG]
+    day = Day(DayPlan(0, tuple(jobs), tuple(faults)), tmp_path / "day", patience=3.0)
+    wrong = day.run()
+    log = (day.root / "up.log").read_text().splitlines()[-40:]
+    assert not wrong, "\n".join([*day.report(), *log])
+    assert day.happened >= {"network cut", "API server killed", "scheduler killed"}, day.report()

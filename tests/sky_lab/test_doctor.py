@@ -56,7 +56,7 @@ def test_up_tells_of_a_dead_server_and_a_wrong_region_at_once_and_soon(tmp_path:
         2,
         [
             f"error: api-server: {nobody} does not answer (Connection refused); "
-            "start it (sky api start), or mend cloud.api_server",
+            "start it (sky api start), or correct cloud.api_server",
             "error: offers: cloud.regions: no offer has us-easst-1; did you mean us-east-1?",
         ],
     )

@@ -6,7 +6,7 @@ import json
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starburst.core.model.actions import Action, LaunchInstance
@@ -39,6 +39,7 @@ st.register_type_strategy(float, st.floats(allow_nan=False))
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_every_record_comes_back_equal(kind: type, values: st.SearchStrategy[object]) -> None:
+    @settings(max_examples=25)  # an example has dozens of fields
     @given(values)
     def check(value: object) -> None:
         back = codec.decode(kind, codec.encode(value))
@@ -58,6 +59,7 @@ def test_every_action_comes_back_equal(action: Action) -> None:
     assert codec.action(type(action).__name__, codec.encode(action)) == action
 
 
+@settings(max_examples=25)
 @given(st.one_of(st.builds(JobRecord), st.builds(Submission), *(st.builds(kind) for kind in get_args(Event))))
 def test_the_text_is_strict_json(value: object) -> None:
     def refuse(constant: str) -> None:

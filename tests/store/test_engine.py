@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
+from starburst.store import databases
 from starburst.store import engine as engine_module
+from starburst.store.databases import sqlite
 from starburst.store.engine import migrate, open_engine, revision
 from starburst.store.errors import BusyError, StoreError
 from starburst.store.schema import HEAD
 from starburst.store.store import Store
+
+pytestmark = pytest.mark.sqlite
 
 
 def test_a_new_file_is_made_with_its_parents_for_its_owner_only(path: Path) -> None:
@@ -76,7 +80,7 @@ def test_a_fresh_file_that_another_makes_ready_is_asked_again(
     monkeypatch.setattr(time, "sleep", sleep)
     open_engine(path).dispose()
     other.close()
-    assert waits == [engine_module.WAL_RETRY_S] * 3
+    assert waits == [sqlite.WAL_RETRY_S] * 3
 
 
 def test_a_fresh_file_that_another_never_gives_back_is_refused_in_the_end(
@@ -171,3 +175,13 @@ def test_migrating_again_changes_nothing(path: Path) -> None:
     with engine.connect() as conn:
         assert revision(conn) == HEAD
     engine.dispose()
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(databases, "postgres", raising=False)
+    monkeypatch.setitem(sys.modules, "starburst.store.databases.postgres", None)
+    with pytest.raises(
+        StoreError, match=r"psycopg://ada:\*\*\*@db/jobs needs the extra: pip install"
+    ) as error:
+        Store.open("postgres://ada:secret@db/jobs")
+    assert "secret" not in str(error.value)

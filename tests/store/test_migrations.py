@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -28,6 +29,7 @@ def test_the_migrated_schema_is_the_one_declared(path: Path) -> None:
     engine.dispose()
 
 
+@pytest.mark.sqlite
 def test_the_migrations_write_the_same_ddl_as_the_declaration(path: Path) -> None:
     migrated, declared = open_engine(path), create_engine("sqlite://")
     metadata.create_all(declared)

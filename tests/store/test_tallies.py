@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from starburst.core.model.events import (
 )
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.views.snapshot import facts, restore
+from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import facts
 from starburst.domain.job import Job, Member, Submission, Workload
 from starburst.store import counters
 from starburst.store.counters import DecisionCounters, WaitHistogram
@@ -72,13 +74,17 @@ class Kept:
 
     def waits(self, site: str = "cluster") -> tuple[int, float]:
         """How many, and their sum."""
-        found = self.told.waits.get("default", {}).get(site, WaitHistogram())
+        with self.store.read() as conn:
+            found = counters.waits(conn).get("default", {}).get(site, WaitHistogram())
         return sum(found.counts), found.sum_s
 
 
 @pytest.fixture
-def kept(path: Path) -> Kept:
-    return Kept(path)
+def kept(path: Path, request: pytest.FixtureRequest) -> Iterator[Kept]:
+    """With one GPU, or as many as the test's parameter says."""
+    made = Kept(path, getattr(request, "param", 1))
+    yield made
+    made.store.close()
 
 
 def test_the_wait_is_the_time_in_the_queue(kept: Kept) -> None:
@@ -131,8 +137,8 @@ def test_who_comes_after_another_waits_from_when_that_is_over(kept: Kept) -> Non
     assert kept.waits() == (2, 0)
 
 
-def test_turns_in_an_array_are_no_waits_for_a_place(path: Path) -> None:
-    kept = Kept(path, gpus=4)
+@pytest.mark.parametrize("kept", [4], indirect=True)
+def test_turns_in_an_array_are_no_waits_for_a_place(kept: Kept) -> None:
     kept.at(10, *(job(name, array=Member("x", at, 2, at_once=1)) for at, name in enumerate("ab")))
     kept.runs("a", 11, 4000)
     assert kept.waits() == (2, 0)
@@ -170,3 +176,12 @@ def test_who_leaves_at_once_when_it_is_released_has_not_waited(kept: Kept, more:
     kept.at(5000, ReleaseRequested("a"))
     assert kept.waits("cloud") == (1, 0)
     assert kept.told.delay_s == 0
+
+
+def test_a_step_stores_the_counters_of_its_own_queues_only(kept: Kept) -> None:
+    kept.at(10, job("a", queue="one"))
+    kept.store.set_fact("waits/one", "untouched")
+    kept.at(11, job("b", queue="two"))
+    kept.at(20, RunStarted("a", 1), RunEnded("a", 1, RunEnd.EXITED, 0))
+    assert kept.store.fact("waits/one") == "untouched"
+    assert kept.store.fact("waits/two") == {"cluster": {"counts": [0, 0, 1] + [0] * 10, "sum_s": 9.0}}

@@ -58,14 +58,17 @@ def test_a_token_holds_until_it_expires() -> None:
     assert Token("a", Role.VIEWER, None, 0.0).holds(1e18)
 
 
+@pytest.mark.sqlite
 def test_a_store_whose_tokens_know_nothing_of_kubernetes_still_opens(path: Path) -> None:
     with Store.open(path) as store:
         secret = tokens.create(store, Token("old", Role.SUBMITTER, None, 0.0))
     with sqlite3.connect(path) as conn:
         conn.execute("ALTER TABLE tokens DROP COLUMN kubernetes")
         conn.execute("DROP TABLE cron_jobs")
-        conn.execute("DROP INDEX ix_jobs_phase_user")
-        conn.execute("DROP INDEX ix_jobs_phase_queue")
+        for later in ("leader", "writers", "history", "past_instances"):
+            conn.execute(f"DROP TABLE {later}")
+        for later in ("phase_user", "phase_queue", "phase_deadline", "seq", "queue_seq"):
+            conn.execute(f"DROP INDEX ix_jobs_{later}")
         conn.execute("UPDATE alembic_version SET version_num = '0002'")
     conn.close()
     with Store.open(path) as store:

@@ -31,7 +31,9 @@ def submit_one_by_one(store: Store, jobs: int) -> None:
 
 
 if __name__ == "__main__":
-    with Store.open(Path(sys.argv[2])) as opened:
+    file = Path(sys.argv[2])
+    named = file.with_name("store.url")
+    with Store.open(named.read_text() if named.exists() else file) as opened:
         if sys.argv[1] == "commit":
             commit_for_ever(opened)
         else:

@@ -7,20 +7,26 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime, timezone
+from functools import partial
 from multiprocessing import get_context
+from typing import TypeVar
 
 from tests.storm.planted import PLANTED, hunted
 from tests.storm.run import Ask, Told, run
 from tests.storm.shrink import shrunk, told_as_story
 from tests.storm.weather import FAULTS
 
+A, B = TypeVar("A"), TypeVar("B")
+
 
 def main() -> None:
     """Run, and exit with 1 if anything was wrong."""
     parser = argparse.ArgumentParser(prog="tests.storm", description=__doc__)
     parser.add_argument("--seeds", default="1..20", help="A..B, or one")
+    parser.add_argument("--fresh", type=int, metavar="N", help="in place of --seeds, N that only today has")
     parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--days", type=float, default=1.0)
     parser.add_argument("--faults", help="only these, with commas; none: all goes well")
@@ -40,12 +46,13 @@ def main() -> None:
 
 def _run(args: argparse.Namespace) -> bool:
     """Run all seeds; whether anything was wrong."""
-    began, bad, counts = time.perf_counter(), list[Told](), Counter[str]()
+    began, bad, counts, checked = time.perf_counter(), list[Told](), Counter[str](), Counter[str]()
     virtual_s = cpu_s = 0.0
     seeds = 0
-    for told in _told(_asks(args), args.processes):
+    for told in _mapped(run, _asks(args), args.processes):
         seeds += 1
         counts += told.counts
+        checked += told.checked
         virtual_s, cpu_s = virtual_s + told.virtual_s, cpu_s + told.cpu_s
         if told.wrong:
             bad.append(told)
@@ -58,6 +65,7 @@ def _run(args: argparse.Namespace) -> bool:
         f"{seeds} seeds, {len(bad)} with something wrong; {virtual_s / 86_400:.0f} virtual days, "
         f"{sum(counts.values())} faults of {len(+counts)} kinds, {wall_s:.0f} s, {cpu_s:.0f} CPU s"
     )
+    print(f"checked: {', '.join(f'{count} {name}' for name, count in checked.most_common())}")
     print(", ".join(f"{name} {count}" for name, count in counts.most_common()))
     never = sorted(FAULTS.keys() - counts.keys())
     if never:
@@ -69,29 +77,37 @@ def _run(args: argparse.Namespace) -> bool:
 
 def _plant(names: Iterable[str], args: argparse.Namespace) -> bool:
     """Hunt each planted bug; whether one was not found."""
-    missed = []
-    for name in names:
-        found = hunted(PLANTED[name], _asks(args))
+    missed, asks, names = list[str](), list(_asks(args)), list(names)
+    for name, found in zip(names, _mapped(partial(_hunt, asks), names, args.processes), strict=True):
         missed += [] if found is not None else [name]
         how = f"seed {found.ask.seed}: {found.wrong[0][:90]}" if found else "NOT FOUND"
         print(f"{name:28} {how}", flush=True)
-    print(f"not found: {', '.join(missed) or 'none'}")
+    print(f"{len(names) - len(missed)} of {len(names)} found; not found: {', '.join(missed) or 'none'}")
     return bool(missed)
+
+
+def _hunt(asks: list[Ask], name: str) -> Told | None:
+    return hunted(PLANTED[name], asks)
 
 
 def _asks(args: argparse.Namespace) -> Iterator[Ask]:
     first, _, last = args.seeds.partition("..")
+    seeds = range(int(first), int(last or first) + 1)
+    if args.fresh is not None:
+        today = int(f"{datetime.now(timezone.utc):%Y%m%d}") * 1000
+        seeds = range(today, today + args.fresh)
     faults = None if args.faults is None else frozenset(args.faults.split(",")) - {"none"}
-    for seed in range(int(first), int(last or first) + 1):
+    for seed in seeds:
         yield Ask(seed, args.jobs, args.days, faults)
 
 
-def _told(asks: Iterator[Ask], processes: int) -> Iterator[Told]:
+def _mapped(call: Callable[[A], B], items: Iterable[A], processes: int) -> Iterator[B]:
+    """The results in order, over processes."""
     if processes == 1:
-        yield from map(run, asks)
+        yield from map(call, items)
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
-        yield from pool.map(run, asks)
+        yield from pool.map(call, items)
 
 
 if __name__ == "__main__":

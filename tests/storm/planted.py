@@ -85,6 +85,13 @@ _LIFE = "starburst.core.steps.run_lifecycle"
 _MACHINES = "starburst.core.steps.machines"
 _SKY = "starburst.clouds.sky"
 _KUBE = "starburst.clusters.kubernetes"
+_GRACE = """\
+    if not state.fleet.troubled or fence_at(state) > state.now:
+        return
+    for instance in state.fleet.instances.values():
+        since = _useless_since(state, instance)
+        if instance.phase in OPEN_PHASES and since + state.settings.unreachable_s <= state.now:
+"""
 
 PLANTED = {
     "done-before-call": Planted(
@@ -94,10 +101,10 @@ PLANTED = {
         "        await self._done(action.key)\n        error = await self._try(action, _tries",
     ),
     "stop-is-not-repeated": Planted(
-        "a stop or an end that fails some times is given up",
-        "starburst.app.daemon.performer:_tries",
-        "TRIES if isinstance(action, StartRun | LaunchInstance) else None",
-        "1",
+        "a call of a site that fails is given up, also a stop or an end",
+        "starburst.app.daemon.performer:Performer._try",
+        "if attempt == tries:",
+        "if attempt == 1:",
     ),
     "stale-report-taken": Planted(
         "a report of an earlier attempt counts for the present one",
@@ -107,9 +114,9 @@ PLANTED = {
     ),
     "no-grace-after-a-cut": Planted(
         "a machine that does not answer is ended at once",
-        f"{_MACHINES}:fence_at",
-        "+ state.settings.unreachable_s",
-        "+ 1.0",
+        f"{_MACHINES}:fence",
+        _GRACE,
+        _GRACE.replace(" or fence_at(state) > state.now", "").replace("state.settings.unreachable_s", "1.0"),
     ),
     "slots-not-given-back": Planted(
         "the nodes of an ended run stay taken",
@@ -137,39 +144,39 @@ PLANTED = {
     ),
     "actions-not-stored": Planted(
         "a step is stored without its actions",
-        "starburst.store.store:Store.commit",
+        "starburst.store.store:Store._put",
         "[rows.action(item) for item in asked.values()]",
         "[]",
     ),
     "requests-not-taken": Planted(
         "a request stays in the store after its step",
-        "starburst.store.store:Store.commit",
+        "starburst.store.store:Store._put",
         '[{"taken": seq} for seq in step.request_seqs]',
         "[]",
     ),
     "decisions-not-stored": Planted(
         "a step is stored without its decisions",
-        "starburst.store.store:Store.commit",
+        "starburst.store.store:Store._put",
         "[rows.decision(item) for item in changes.decisions]",
         "[]",
     ),
     "instances-not-stored": Planted(
         "a step is stored without its machines",
-        "starburst.store.store:Store.commit",
+        "starburst.store.store:Store._put",
         "[rows.instance(i) for i in changes.instances.values()]",
         "[]",
     ),
     "bill-until-now": Planted(
         "a machine is billed until its end is heard of",
         f"{_SKY}.machines.machine:RentedMachine._over_at",
-        "self.context.clock.now() if known is None else known",
-        "self.context.clock.now()",
+        "return max(known, ",
+        "return max(now, ",
     ),
-    "bill-from-the-login": Planted(
-        "a machine is billed from when it was first listed, whatever its cloud says",
+    "bill-by-our-clock": Planted(
+        "a machine's seconds are counted by the clock of the scheduler, which may be wrong",
         f"{_SKY}.machines.machine:RentedMachine.book",
-        "            entry.launched_at = self.since_asked(min(begun))",
-        "            pass",
+        "if begun and entry.launched_at is not None:",
+        "if False:",
     ),
     "share-not-paid": Planted(
         "the bill of a machine is not divided among its jobs",
@@ -208,10 +215,10 @@ PLANTED = {
         "if any(rank.over for rank in entry.ranks):",
     ),
     "gang-not-stopped": Planted(
-        "a job that lost one machine of several begins anew while the others work",
-        f"{_MACHINES}:_machine_took",
-        "elif any(slot.where in state.fleet.instances for slot in record.slots):",
-        "elif False:",
+        "a gang that lost one of its machines begins anew while the others work",
+        f"{_SKY}.machines.liveness_watch:LivenessWatch._settle",
+        "machine.lost_node()",
+        "machine.gone()",
     ),
     "failed-task-alone": Planted(
         "a task that fails leaves the others of its gang running",
@@ -293,9 +300,9 @@ PLANTED = {
     ),
     "cap-ignored": Planted(
         "what is spent keeps nobody from renting",
-        "starburst.core.steps.budget_enforcement:afford",
-        "if not state.settings.caps:",
-        "if True:",
+        "starburst.core.steps.budget:short",
+        "if cost > 0 and not standing.has(cost + others):",
+        "if False:",
     ),
     "unknown-runs-live-on": Planted(
         "a run that its site does not know after a restart counts as alive",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from traceback import extract_tb
@@ -21,6 +21,7 @@ from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.runs.inputs import RunInputs
+from starburst.core.model.actions import Action
 from starburst.core.model.events import (
     Event,
     InstanceFailed,
@@ -39,6 +40,8 @@ from tests.storm.weather import Weather
 
 #: Reports that a site may repeat.
 TWICE = (RunStarted, RunEnded, InstanceReady, InstanceGone, InstanceFailed)
+#: What is asked for in place of an action that was given up.
+UNDONE_BY = {"start": "stop", "launch": "terminate"}
 #: Failures after which a run is broken off.
 HOPELESS = 3
 #: Errors of SQLite by fault.
@@ -80,17 +83,31 @@ class StormStore(Store):
         self.process.committed(step)
         self.process.may_die("crash-after-commit")
 
-    def action_done(self, key: str, now: float) -> None:
+    def actions_done(self, keys: Sequence[str], now: float) -> None:
         """See `Store`."""
-        self.process.may_die("crash-before-done", key)
-        super().action_done(key, now)
-        self.process.may_die("crash-after-done", key)
+        for key in keys:
+            self.process.settled(key)
+        self.process.may_die("crash-before-done", keys[0])
+        super().actions_done(keys, now)
+        self.process.may_die("crash-after-done", keys[0])
 
 
 class StormController(Controller):
-    """Its sites say some things twice, the second time long after."""
+    """Its sites say some things twice, the second time long after, and what was carried out is noted."""
 
     weather: Weather
+    #: Keys of actions that a site took.
+    carried_out: set[str]
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        call = self._performer._call
+
+        async def noted(action: Action) -> None:
+            await call(action)
+            self.carried_out.add(action.key)
+
+        self._performer._call = noted  # type: ignore[method-assign]
 
     def _report(self, event: Event) -> None:
         super()._report(event)
@@ -111,6 +128,9 @@ class SchedulerProcess:
         self.weather: Weather = cluster.weather
         self.lives = 0
         self.failures: list[str] = []
+        #: Actions that a site took, in any life, and those that were marked as done without that.
+        self.carried_out: set[str] = set()
+        self.never_done: list[str] = []
         #: Done when it has failed so often that nothing more can come of the run.
         self.hopeless: asyncio.Future[None] = loop.create_future()
         #: Told of each step that was stored.
@@ -151,6 +171,13 @@ class SchedulerProcess:
             self._loop.kill(self.lives)
             raise KilledError
 
+    def settled(self, key: str) -> None:
+        """An action is about to be marked as done: a site took it, or its opposite if it was given up."""
+        kind, _, subject = key.partition("/")
+        opposite = f"{UNDONE_BY[kind]}/{subject}" if kind in UNDONE_BY else key
+        if kind != "prepare" and not {key, opposite} & self.carried_out:
+            self.never_done.append(f"{key}: marked as done, and no site was ever asked for it")
+
     def committed(self, step: Step) -> None:
         """A step is stored."""
         self.heard(step)
@@ -181,7 +208,7 @@ class SchedulerProcess:
         async def price_list() -> list[Offer]:
             return [offer for offer in offers() if offer.name not in self._cloud.withdrawn]
 
-        async def connect(_config: object) -> ModelApi:
+        async def connect(_config: object, _fence: object) -> ModelApi:
             return ModelApi(self._cluster)
 
         def sky_cloud(config: Any, home: Home, checkpoints: Path, **more: Any) -> SkyCloud:
@@ -214,6 +241,7 @@ class SchedulerProcess:
 
         class Doubting(StormController):
             weather = outer.weather
+            carried_out = outer.carried_out
 
         with ExitStack() as stack:
             for name, value in (

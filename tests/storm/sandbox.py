@@ -30,6 +30,8 @@ LOOKS = {
     "starburst.app.daemon.controller.POLL_S": 60.0,
     "starburst.app.daemon.controller.REAP_S": 240.0,
     "starburst.app.daemon.controller.PRUNE_S": 4 * 3600.0,
+    "starburst.app.daemon.cron_ticker.LOOK_S": 1800.0,
+    "starburst.app.daemon.retention.ROUND_S": 4 * 3600.0,
     "starburst.clusters.kubernetes.runs.sweeper.SWEEP_S": 60.0,
     "starburst.clusters.kubernetes.adoption.offload_rights.ROUND_S": 600.0,
     "starburst.kube.reflector.WATCH_S": (1800, 3600),

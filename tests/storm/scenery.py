@@ -31,7 +31,7 @@ def drawn_config(seed: int) -> Config:
     if draw.random() < 0.4:
         caps.append(
             {
-                "usd": draw.choice((20, 60)),
+                "usd": draw.choice((3, 20, 60)),
                 "per": draw.choice(("hour", "day")),
                 "then": draw.choice(("stop", "return", "finish")),
             }

@@ -13,17 +13,21 @@ from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
 from starburst.app.reading.sources import ManifestText
 from starburst.clusters.kubernetes.runs.identity import adopted_id
-from starburst.domain.job import OWNER
+from starburst.domain.job import OWNER, JobEdit
 from starburst.kube import names
 from starburst.kube.resources import JOBS
 from starburst.store.errors import StoreError
 from starburst.store.listings import queries
+from starburst.store.listings.queries import JobRow
 from starburst.store.store import Store
 from tests.storm.model.cluster import ModelCluster
 
 #: Where applied jobs lie, and their share.
 NAMESPACE, APPLIED = "team", 0.2
 USERS, QUEUES = ("ada", "bob", "cid"), ("research", "vision", "batch")
+#: What users ask for; phases in which a wish comes at a bad moment, and in which none does anything.
+WISHES = ("cancel", "cancel", "hold", "hold", "release", "requeue", "edit")
+UNDER_WAY, OVER = ("offloading", "starting", "stopping"), ("succeeded", "failed", "cancelled")
 
 
 @dataclass(slots=True)
@@ -40,6 +44,9 @@ class Asked:
     after_any: str | None = None
     #: It lies in the cluster, and was not submitted.
     applied: bool = False
+    #: The array it is of, and how many of its jobs may run at a time.
+    array: str | None = None
+    at_once: int | None = None
 
 
 class Users:
@@ -62,25 +69,34 @@ class Users:
             self._hand_in(store)
 
     async def meddle(self, store: Store) -> None:
-        """Cancel, hold and release, for ever."""
+        """Cancel, hold, release, requeue and edit, for ever; rather what is just on its way somewhere."""
         draw = self._draw
         while True:
-            await asyncio.sleep(draw.expovariate(8 / self._lasts_s))
+            await asyncio.sleep(draw.expovariate(20 / self._lasts_s))
             pending = [name for name in self.asked if not self.asked[name].cancelled]
-            if not pending:
-                continue
-            mine = self.asked[draw.choice(pending[-12:])]
-            wish = draw.choice(("cancel", "cancel", "hold", "hold", "release"))
-            rows = queries.jobs(store, ids=[mine.id])
-            if wish == "cancel":
-                mine.cancelled = True
-                submitting.cancel(store, rows, now=draw.random() < 0.3)
-            elif wish == "hold":
-                submitting.hold(store, rows)
-                if draw.random() < 0.5:  # and changes his mind at once
-                    submitting.release(store, rows)
-            else:
-                submitting.release(store, rows)
+            rows = [row for row in queries.jobs(store, ids=pending[-20:]) if row.phase not in OVER]
+            rows = [row for row in rows if row.phase in UNDER_WAY] or rows
+            if rows:
+                self._wish(store, [draw.choice(rows)], draw.choice(WISHES))
+
+    def _wish(self, store: Store, rows: list[JobRow], wish: str) -> None:
+        draw, mine = self._draw, self.asked[rows[0].id]
+        if wish == "cancel":
+            mine.cancelled = True
+            submitting.cancel(store, rows, now=draw.random() < 0.3, by="")
+        elif wish == "hold":
+            submitting.hold(store, rows, by="")
+            if draw.random() < 0.5:  # and changes his mind at once
+                submitting.release(store, rows, by="")
+        elif wish == "release":
+            submitting.release(store, rows, by="")
+        elif wish == "requeue":
+            submitting.requeue(store, rows, by="")
+        else:
+            change = JobEdit(
+                max_wait_s=draw.choice((0.0, 600.0)), runtime_estimate_s=draw.choice((60.0, None))
+            )
+            submitting.edit(store, rows, change, admin=True)
 
     def wished_away(self, metadata: dict[str, Any]) -> None:
         """A user deleted this Job in the cluster."""
@@ -90,7 +106,7 @@ class Users:
 
     def let_go(self, store: Store) -> None:
         """Release whatever is held."""
-        submitting.release(store, queries.jobs(store, ids=list(self.asked)))
+        submitting.release(store, queries.jobs(store, ids=list(self.asked)), by="")
 
     def _hand_in(self, store: Store) -> None:
         self._count += 1
@@ -110,13 +126,16 @@ class Users:
         for key in keys:
             marks = manifest["metadata"]["annotations"]
             after = (marks.get("starburst.io/after-ok"), marks.get("starburst.io/after-any"))
-            self.asked[key["id"]] = Asked(key["id"], *mine, False, *after)
+            one = self.asked[key["id"]] = Asked(key["id"], *mine, False, *after)
+            if (span := marks.get("starburst.io/array")) is not None:
+                one.array = f"array of job-{self._count}"
+                one.at_once = int(span.partition("%")[2]) if "%" in span else None
 
     def _apply(self, manifest: dict[str, Any], mine: tuple[int, int, int]) -> None:
         """As with kubectl; such a job comes after no other."""
         manifest["metadata"] |= {"namespace": NAMESPACE, "name": f"applied-{self._count}"}
         marks = manifest["metadata"]["annotations"]
-        for name in ("starburst.io/after-ok", "starburst.io/after-any"):
+        for name in ("starburst.io/after-ok", "starburst.io/after-any", "starburst.io/array"):
             marks.pop(name, None)
         manifest["spec"]["template"]["spec"]["schedulerName"] = names.CHAKRA
         made = self._cluster.add(JOBS, manifest)["metadata"]
@@ -125,14 +144,16 @@ class Users:
 
     def _manifest(self, number: int) -> tuple[dict[str, Any], tuple[int, int, int]]:
         draw = self._draw
-        gang = draw.random() < 0.15
+        gang = draw.random() < 0.2
         tasks, gpus = (
             (draw.choice((2, 3)), draw.choice((1, 2))) if gang else (1, draw.choice((0, 1, 1, 1, 2, 4)))
         )
         work_s = draw.choice((30, 300, 1200, 3600)) * draw.uniform(0.5, 2.0)
-        code = 1 if draw.random() < 0.1 else 0
+        code = 1 if draw.random() < (0.3 if gang else 0.1) else 0
         retries = draw.choice((0, 0, 1, 3)) if code else draw.choice((0, 2))
         marks = dict(self._annotations(work_s, tasks * gpus))
+        if not gang and draw.random() < 0.08:
+            marks["starburst.io/array"] = draw.choice(("0-1", "0-2%1", "0-3%2"))
         limits = {"cpu": str(draw.choice((1, 2, 4))), "memory": "4Gi"}
         if gpus:
             limits["nvidia.com/gpu"] = str(gpus)

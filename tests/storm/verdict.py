@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import func, select
+
 from starburst.clouds.sky.machines.naming import Naming
-from starburst.core.model.events import HoldRequested, ReleaseRequested
+from starburst.core.model.events import HoldRequested, ReleaseRequested, RunStarted
 from starburst.domain.job import Phase
 from starburst.store.listings import queries
+from starburst.store.schema import history
 from starburst.store.store import Step, Store
 
 if TYPE_CHECKING:
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from tests.storm.users import Asked
 
 ENDS = ("succeeded", "failed", "cancelled")
+WAITS = (Phase.QUEUED, Phase.BLOCKED)
 #: Decisions for which something must have gone wrong.
 TROUBLE = ("lost", "not-started", "launch-failed", "unreachable", "unfit", "fenced", "stalled")
 #: Faults without which no machine's lease passes.
@@ -43,18 +48,24 @@ class Verdict:
         self.wrong: list[str] = []
         #: How each job ended, as stored.
         self.ends: dict[str, str] = {}
-        #: Decisions that were stored.
-        self.decisions = 0
+        #: Decisions that were stored, by subject.
+        self.decisions: Counter[str] = Counter()
         #: Machines that came up.
         self.up: set[str] = set()
+        #: How often what was looked at.
+        self.checked: Counter[str] = Counter()
+        #: The phase of each job, as stored.
+        self.phases: dict[str, Phase] = {}
 
     # During the run.
 
     def stored(self, step: Step) -> None:
         """A step is durable."""
         now, storm = self._storm.loop.time(), self._storm
-        self.decisions += len(step.changes.decisions)
+        self.checked["steps"] += 1
+        self.decisions.update(decision.subject for decision in step.changes.decisions)
         self._holds(step)
+        self._begun(step)
         for decision in step.changes.decisions:
             if not storm.weather.on and decision.kind in TROUBLE:
                 self.wrong.append(f"{decision.subject}: though nothing goes wrong: {decision.reason}")
@@ -72,19 +83,32 @@ class Verdict:
                 self._storm.marks.over[decision.subject] = now
 
     def _holds(self, step: Step) -> None:
-        """Who was held is kept out of the queue, unless released at once."""
+        """Who waits and is held is kept out of the queue, unless released at once."""
+        before = dict(self.phases)
+        self.phases |= {job_id: record.phase for job_id, record in step.changes.jobs.items()}
         wished = {e.job_id for e in step.events if isinstance(e, HoldRequested)}
         wished -= {e.job_id for e in step.events if isinstance(e, ReleaseRequested)}
-        for job_id in sorted(wished & step.changes.jobs.keys()):
-            phase = step.changes.jobs[job_id].phase
-            if phase in (Phase.QUEUED, Phase.BLOCKED):
-                self.wrong.append(f"{job_id}: {phase.value} though it was held")
+        for job_id in sorted(wished):
+            self.checked["holds"] += 1
+            if before.get(job_id) in WAITS and self.phases[job_id] in WAITS:
+                self.wrong.append(f"{job_id}: {self.phases[job_id].value} though it was held")
+
+    def _begun(self, step: Step) -> None:
+        """What is reported as started has begun, by itself."""
+        for event in step.events:
+            if isinstance(event, RunStarted):
+                self.checked["starts"] += 1
+                self._storm.marks.settle()
+                if not self._storm.marks.has_begun(event.job_id, event.attempt):
+                    what = f"{event.job_id}: attempt {event.attempt} is reported as started"
+                    self.wrong.append(f"{what}, and nothing of it ever began")
 
     def _afforded(self, machine: str, now: float) -> None:
         """Nothing is rented once the cloud's own bills have reached a cap."""
         for cap in self._storm.process.config.caps:
             if cap.queue is not None or cap.user is not None:
                 continue
+            self.checked["launches under a cap"] += 1
             began = now - now % (3600 if cap.per == "hour" else 86_400)
             spent = sum(
                 self._storm.cloud.rate_of(vm)
@@ -123,11 +147,23 @@ class Verdict:
     def is_over(self, store: Store) -> bool:
         """Whether there is nothing left to do."""
         storm = self._storm
-        stored = {row.id for row in queries.jobs(store)}
+        stored = {row.id for row in queries.jobs(store)} | dict(
+            queries.ended(store, storm.users.asked)
+        ).keys()
         # Who deletes what he applied before anybody saw it has asked for nothing.
         asked = (one for one in storm.users.asked.values() if one.id in stored or not one.cancelled)
         ended = all(one.id in self.ends for one in asked)
         return ended and not storm.cloud.alive() and not queries.instance_records(store)
+
+    def remembered(self) -> None:
+        """When all is over the core has forgotten all of it."""
+        process = self._storm.process
+        if process.controller is None or not process.is_up:
+            return
+        state = process.controller.scheduler.state
+        for what, left in (("jobs", state.jobs), ("machines", state.fleet.instances)):
+            if left and not state.resting:
+                self.wrong.append(f"{len(left)} {what} are still in memory: {sorted(left)[:3]}")
 
     def unfinished(self, store: Store) -> None:
         """What there still is to do, in the scheduler's words."""
@@ -145,10 +181,13 @@ class Verdict:
         """Judge it all."""
         storm = self._storm
         storm.marks.settle()
-        self.wrong += storm.process.failures[:3]
+        self.checked["runs of tasks"] += len(storm.marks.all)
+        self.checked["actions"] += len(storm.process.carried_out)
+        self.wrong += storm.process.failures[:3] + storm.process.never_done[:3]
         self.wrong += storm.marks.broken[:5] + storm.cluster.broken[:5]
         with Store.open(storm.process.home.database) as store:
             self._jobs(store)
+            self._arrays()
             self._money(store)
             self._log(store)
             owed = [action.key for action in store.pending_actions()]
@@ -163,9 +202,13 @@ class Verdict:
 
     def _log(self, store: Store) -> None:
         """The log is what was decided, and a machine's lease passed only if something was cut."""
-        rows = len(queries.decisions(store))
-        if rows != self.decisions:
-            self.wrong.append(f"{self.decisions} decisions were made, {rows} are in the log")
+        logged = Counter(decision.subject for decision in queries.decisions(store))
+        kept = {row.id for row in queries.jobs(store)}  # what is rolled up takes its decisions along
+        self.checked["decisions"] += sum(self.decisions.values())
+        for subject, made in self.decisions.items():
+            there = logged[subject]
+            if there > made or (there < made and subject in kept):
+                self.wrong.append(f"{subject}: {made} decisions were made, {there} are in the log")
         if not any(name.startswith(CUTS) for name in self._storm.weather.counts):
             for vm in self._storm.cloud.vms:
                 late = [
@@ -175,6 +218,8 @@ class Verdict:
 
     def _jobs(self, store: Store) -> None:
         phases = {row.id: row.phase for row in queries.jobs(store)}
+        phases |= queries.ended(store, self._storm.users.asked)
+        self.checked["jobs"] += len(self._storm.users.asked)
         for name, asked in self._storm.users.asked.items():
             phase = phases.get(name)
             if phase is None and asked.applied and asked.cancelled:
@@ -185,6 +230,18 @@ class Verdict:
                 self.wrong.append(f"{name}: {phase} at the end")
             else:
                 self.wrong += [f"{name}: {what}" for what in self._of_job(name, asked, phase)]
+
+    def _arrays(self) -> None:
+        """Of an array no more jobs run at a time than may, by the marks of their tasks."""
+        limits = {one.array: one.at_once for one in self._storm.users.asked.values() if one.at_once}
+        self.checked["arrays"] += len(limits)
+        for array, at_once in limits.items():
+            mine = {one.id for one in self._storm.users.asked.values() if one.array == array}
+            marks = [mark for mark in self._storm.marks.all if mark.job in mine]
+            for mark in marks:
+                beside = {m.job for m in marks if m.began_at <= mark.began_at < (m.ended_at or m.began_at)}
+                if len(beside | {mark.job}) > at_once:
+                    self.wrong.append(f"{array}: {len(beside | {mark.job})} of {at_once} run at a time")
 
     def _of_job(self, name: str, asked: Asked, phase: str) -> Iterator[str]:
         storm = self._storm
@@ -221,12 +278,15 @@ class Verdict:
         if "clock-wrong" in storm.weather.on:
             # By labels alone no machine is found that seems to be older than its intent.
             names &= self.up
+        self.checked["bills"] += len(names)
         for name in sorted(names):
             ours, theirs = books.get(name, 0), bills.get(name, {0})
             if ours not in theirs:
                 told = " or ".join(map(str, sorted(theirs)))
                 self.wrong.append(f"{name}: the cloud's bill is {told}, ours {ours} micro-dollars")
-        paid = sum(row.cloud_micro_usd for row in queries.jobs(store))
+        with store.read() as conn:
+            past = conn.scalar(select(func.sum(history.c.cloud_micro_usd))) or 0
+        paid = past + sum(row.cloud_micro_usd for row in queries.jobs(store))
         if paid != sum(books.values()):
             self.wrong.append(f"micro-dollars that no job paid: {sum(books.values()) - paid}")
 

@@ -14,7 +14,7 @@ from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from tests.translator.manifests import CONTAINER, GOOD_JOB, job, pod, read, read_one
 from translator.intake.texts import read_manifests
-from translator.manifests.hints import DNS_LABEL
+from translator.object_names import DNS_LABEL
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "configs" / "examples").glob("*.yaml"))
 
@@ -109,15 +109,14 @@ def test_a_pod_is_a_job_of_one_task() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_every_example_is_taken_and_the_one_note_is_of_a_runtime_that_only_a_cluster_has(path: Path) -> None:
+def test_every_example_is_taken_and_notes_are_of_what_is_for_a_cluster_only(path: Path) -> None:
     text = path.read_text()
     found = read_manifests(text, path.name, suffix=lambda: "a1b2c")
     assert text.startswith("# ")
     assert found
     for submission in found:
-        noted = path.name == "train-job.yaml"
-        assert len(submission.notes) == noted
-        assert not noted or submission.notes[0].startswith("spec.runtimeRef: ")
+        noted = {"train-job.yaml": "spec.runtimeRef", "adopted-jobset.yaml": "spec.suspend"}.get(path.name)
+        assert [note.partition(": ")[0] for note in submission.notes] == ([noted] if noted else [])
         assert submission.workload.command[0] in ("python3", "sh", "/bin/sh")
 
 

@@ -85,7 +85,7 @@ def past(home: Path) -> Iterator[Past]:
 @pytest.fixture
 def app_context(request: pytest.FixtureRequest, home: Path, morning: Path) -> Iterator[AppContext]:
     """Of that scheduler if the test has one."""
-    if "past" in request.fixturenames:
+    if "past" in request.fixturenames or request.config.getoption("postgres"):  # files can be copied
         request.getfixturevalue("past")
     else:
         home.mkdir(mode=0o700)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from sim.world import SimJob, World
 from starburst.app.config import Config, parse_config
@@ -28,8 +29,8 @@ MACHINES = (
     ("p3.8xlarge", 4, 32, 244, 12.24, 8),
     ("p3.16xlarge", 8, 64, 488, 24.48, 2),
 )
-CONFIG = {
-    "policy": {"waiting": "compute", "budget_percent": 25, "budget_mode": "calibrated"},
+CONFIG: dict[str, Any] = {
+    "policy": {"waiting": "compute", "budget_percent": 25},
     "cloud": {
         "offers": [
             {"name": name, "gpus": gpus, "gpu_type": "V100", "cpus": cpus, "memory_gib": gib}
@@ -72,9 +73,9 @@ class ItIsNoonError(Exception):
 class Lively:
     """The store, and the scheduler that filled it and can go on."""
 
-    def __init__(self, home: Home, store: Store) -> None:
+    def __init__(self, home: Home, store: Store, **policy: object) -> None:
         self.app_context = AppContext(home, store)
-        self.config: Config = parse_config(CONFIG, "test")
+        self.config: Config = parse_config(CONFIG | {"policy": CONFIG["policy"] | policy}, "test")
         self.scheduler = Scheduler(self.config.policy.settings())
         store.set_fact("config", self.config.model_dump(mode="json"))
         store.set_fact("clock", {"origin": time.time(), "speed": 1e-6, "start": NOON})
@@ -82,12 +83,12 @@ class Lively:
 
     @classmethod
     @contextmanager
-    def begin(cls, root: Path) -> Iterator[Lively]:
+    def begin(cls, root: Path, **policy: object) -> Iterator[Lively]:
         """A new one, whose clock all but stands still."""
         home = Home(root / "home")
         home.make()
         with Store.open(home.database) as store:
-            yield cls(home, store)
+            yield cls(home, store, **policy)
 
     def morning(self, jobs: int = 100, seed: int = 7) -> None:
         """From six until noon, as the simulated world would have it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, Page
 
-from starburst.web.dashboard import dashboard
+from starburst.app.config.http import HttpConfig
+from starburst.web.app import make_app
 from tests.web.lively import Lively
-from tests.web.serving import served
+from tests.web.serving import serving
 
 DESK, PHONE = {"width": 1440, "height": 1000}, {"width": 390, "height": 844}
 #: The lowest contrast of text with what is behind it, and where it is (WCAG 2.1, 1.4.3).
@@ -64,12 +65,20 @@ class Place:
         yield page
         opened.close()
 
+    def expect_refusal(self, page: Page, act: Callable[[], None]) -> None:
+        """Do what is answered with an error, which the browser notes as well."""
+        before = len(self.errors)
+        with page.expect_response(lambda answer: answer.status >= 400):
+            act()
+        page.wait_for_load_state()
+        del self.errors[before:]
+
 
 @contextmanager
 def place(root: Path, chromium: Browser, jobs: int = 100) -> Iterator[Place]:
     with Lively.begin(root) as lively:
         lively.morning(jobs)
-        with lively.app_context.home.lock(), served(dashboard(lively.app_context)) as url:
+        with lively.app_context.home.lock(), serving(make_app(lively.app_context, HttpConfig())) as url:
             it = Place(lively, url, chromium)
             yield it
     assert it.errors == []

@@ -17,6 +17,13 @@ def served(*routers: APIRouter) -> Iterator[str]:
     app = FastAPI()
     for router in routers:
         app.include_router(router)
+    with serving(app) as url:
+        yield url
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """The address of an app, on a free port of the loopback."""
     # Its own loop, not uvloop, whose policy would be that of the whole process.
     own = {"loop": "asyncio", "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 1}
     config = uvicorn.Config(app, log_config=None, **own)  # type: ignore[arg-type]

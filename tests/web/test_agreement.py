@@ -31,11 +31,9 @@ from starburst.store.listings import queries
 from starburst.store.listings.queries import JobRow
 from starburst.store.store import Store
 from starburst.web.context import AppContext
-from starburst.web.dashboard.baseline import BaselineCache
 from starburst.web.dashboard.gantt import draw
-from starburst.web.dashboard.overview import JobFilter, Overview, overview
+from starburst.web.dashboard.overview import Computed, JobFilter, Overview, overview
 from starburst.web.dashboard.render import JobStory, job_parts
-from starburst.web.packing_gap_cache import PackingGapCache
 from tests.web.replayed import MOVE, OVER, Bar, Line, Past, Tale, read, replay
 
 JOBS = 1000
@@ -239,6 +237,7 @@ def test_the_front_page_shows_the_newest_rows(left: Left) -> None:
     assert listed(log) == [(iso(line.at), line.kind, line.reason) for line in left.past.lines[-40:][::-1]]
 
 
+@pytest.mark.sqlite  # the store is the module's: a database is dropped after a test
 def test_the_command_says_so_too(
     left: Left, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -342,7 +341,7 @@ def drawn(tale: Tale, row: JobRow) -> list[tuple[str, Bar]]:
 
 
 def seen(left: Left) -> Overview:
-    return overview(left.app_context, BaselineCache(left.store), PackingGapCache(left.store), JobFilter())
+    return overview(left.app_context, Computed.of(left.store), JobFilter())
 
 
 def listed(page: str) -> list[tuple[str, str, str]]:

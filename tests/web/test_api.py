@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from starburst.app.config import parse_config
 from starburst.app.config.home import Home
 from starburst.domain.job import CloudChoice, JobEdit, Member
 from starburst.runs.attempt_dir import log_path
 from starburst.store.listings import queries
+from starburst.store.schema import requests as asked
 from tests.cli.manifests import manifest
 from tests.cli.past import CONFIG, Past
 from tests.web.conftest import Ask
@@ -31,9 +32,8 @@ def take_up(past: Past, count: int) -> None:
     """As the scheduler does it, in one step."""
     requests = past.store.requests(count)
     past.tell(submissions=tuple(request.submission for request in requests))
-    with sqlite3.connect(past.store._engine.url.database) as database:
-        database.executemany("DELETE FROM requests WHERE seq = ?", [(request.seq,) for request in requests])
-    database.close()
+    with past.store.write() as conn:
+        conn.execute(delete(asked).where(asked.c.seq.in_([request.seq for request in requests])))
 
 
 def refused(answer, status: int) -> str:
@@ -89,6 +89,14 @@ def test_a_job_tells_its_story_and_why_it_stands_where_it_does(ask: Ask) -> None
     assert [row["decision"] for row in log] == ["offloaded", "started"]
     log = ask("GET", "/jobs/bad/events", params={"after": log[-1]["seq"]}).json()
     assert [row["decision"] for row in log] == ["failed"]
+
+
+def test_an_unknown_address_is_a_page_for_browsers_and_json_for_programs(ask: Ask) -> None:
+    page = ask("GET", "/login/nowhere", headers={"Accept": "text/html,*/*"})
+    assert page.status_code == 404
+    assert "there is no page /login/nowhere" in page.text
+    assert refused(ask("GET", "/login/nowhere"), 404) == "Not Found"
+    assert refused(ask("GET", "/nowhere", headers={"Accept": "text/html"}), 404) == "Not Found"
 
 
 def test_a_job_that_is_not_there_is_404_and_one_of_several_400(ask: Ask) -> None:

@@ -153,7 +153,7 @@ def test_who_is_near_a_cap_is_told_and_what_happens_then(noon: Place) -> None:
         expect(caps).to_have_count(len(names))
         assert [cap.get_attribute("data-key") for cap in caps.all()] == names
         expect(caps.nth(1)).to_contain_text(
-            "Spent in 69 min as things cost now; then what runs is told to end"
+            "Spent in 14 min as things cost now; then what runs is told to end"
         )
         expect(caps.nth(2)).to_contain_text("All is spent: what saves its progress is fetched home")
         expect(caps.nth(3)).to_contain_text("All the rest is set aside for what runs")

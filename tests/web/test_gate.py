@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -184,13 +184,85 @@ def test_a_browser_is_led_to_the_form_and_gets_a_cookie_that_scripts_cannot_read
     refused(ask("POST", "/login", data={"token": secret}, headers={"Origin": "https://evil.example"}), 403)
     assert ask("POST", "/login", data={"token": "guess"}).status_code == 401
     answer = ask("POST", "/login", data={"token": secret})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"].partition("#forms=")[0]) == (303, "/")
     (cookie, *flags) = answer.headers["set-cookie"].split("; ")
     assert cookie.startswith("starburst_session_8585=")
     assert secret not in cookie
     assert flags == ["HttpOnly", "Path=/", "SameSite=strict"]
     by_proxy = ask("POST", "/login", data={"token": secret}, headers={"X-Forwarded-Proto": "https"})
     assert by_proxy.headers["set-cookie"].endswith("; Secure")
+
+
+class TestForms:
+    """A session steers and submits by the forms of its own pages, as far as its token may."""
+
+    @pytest.fixture
+    def browser(self, app_context: AppContext, wall: Time) -> Iterator[TestClient]:
+        app = make_app(app_context, HttpConfig(), wall=wall)
+        with TestClient(app, base_url=HERE, follow_redirects=False) as client:
+            yield client
+
+    def login(self, browser: TestClient, secret: str) -> str:
+        """Log in; the token of forms, which is in no page."""
+        _, _, form_token = (
+            browser.post("/login", data={"token": secret}).headers["location"].partition("#forms=")
+        )
+        assert len(form_token) == 64
+        return form_token
+
+    def buttons(self, browser: TestClient) -> str:
+        return browser.get("/dashboard/jobs/wait-55555/actions").text
+
+    def test_an_admin_holds_the_job_of_another_and_is_named(
+        self, browser: TestClient, token: Make, past: Past
+    ) -> None:
+        form_token = self.login(browser, token("admin", name="ada"))
+        assert form_token not in self.buttons(browser), "who has the cookie alone may press nothing"
+        refused(browser.post("/dashboard/jobs/wait/steer", data={"verb": "hold", "form_token": ""}), 403)
+        fields = {"verb": "hold", "form_token": form_token}
+        assert (
+            browser.post("/dashboard/jobs/wait/steer", data=fields).headers["location"] == "/jobs/wait-55555"
+        )
+        ((kind, by),) = [(request.kind, request.by) for request in past.store.requests(9)]
+        assert (kind, by) == ("hold", "ada")
+        assert browser.post("/api/v1/jobs/wait/cancel").status_code == 401, "a session is none for the API"
+
+    def test_a_viewer_sees_no_buttons_and_may_press_none(
+        self, browser: TestClient, token: Make, past: Past
+    ) -> None:
+        of_ada = self.login(browser, token("admin", name="ada"))
+        of_bob = self.login(browser, token("viewer", name="bob"))
+        assert "<button" not in self.buttons(browser)
+        assert browser.get("/submit").status_code == 403
+        for form_token in ("", of_ada, of_bob):
+            fields = {"verb": "cancel", "form_token": form_token}
+            refused(browser.post("/dashboard/jobs/wait/steer", data=fields), 403)
+        assert past.store.requests(9) == []
+
+    def test_a_submitter_steers_its_own_jobs_only(self, browser: TestClient, token: Make, past: Past) -> None:
+        found = self.login(browser, token("submitter", name="carl"))
+        assert "<button" not in self.buttons(browser)
+        assert found not in browser.get("/submit").text
+        fields = {"verb": "cancel", "form_token": found}
+        assert browser.post("/dashboard/jobs/wait/steer", data=fields).status_code == 403
+        assert past.store.requests(9) == []
+        sent = {"command": "python train.py", "gpus": "1", "form_token": found}
+        assert browser.post("/submit", data=sent).headers["location"].startswith("/jobs/train-")
+        (submission,) = [request.submission for request in past.store.requests(9)]
+        assert submission is not None
+        assert (submission.job.user, submission.job.tasks[0].gpus) == ("carl", 1)
+
+    def test_the_token_of_another_session_is_refused(
+        self, browser: TestClient, token: Make, past: Past
+    ) -> None:
+        secret = token("admin", name="ada")
+        old = self.login(browser, secret)
+        assert self.login(browser, secret) != old
+        said = refused(
+            browser.post("/dashboard/jobs/wait/steer", data={"verb": "cancel", "form_token": old}), 403
+        )
+        assert said.startswith("this form is of a page from before")
+        assert past.store.requests(9) == []
 
 
 class TestLimits:

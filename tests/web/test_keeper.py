@@ -148,7 +148,7 @@ def test_what_runs_say_over_http_comes_to_the_scheduler_from_the_other_process(
         with listening(settings) as sock:
             assert sock is not None
             async with (
-                answering(app_context.home, settings, sock, inbox, text=False),
+                answering(app_context.home, settings, sock, inbox, "", text=False),
                 httpx.AsyncClient(base_url=url_of(sock), timeout=20) as client,
             ):
                 path = "/api/v1/jobs/train-44444/attempts/1/progress"

@@ -12,7 +12,7 @@ from starburst.web.app import make_app
 from starburst.web.context import AppContext
 from tests.web.conftest import HERE, Time
 
-EXAMPLES = 8
+EXAMPLES = 5
 
 
 def test_no_request_that_the_description_allows_or_forbids_is_a_500(

@@ -27,7 +27,7 @@ def test_a_port_that_is_taken_is_one_line() -> None:
         with pytest.raises(UserError) as told, listening(HttpConfig(port=port)):
             pass
     assert str(told.value) == (
-        f"http.port: {port}: cannot be had at 127.0.0.1 (address already in use); set http.port to "
+        f"http.port: {port}: cannot be used at 127.0.0.1 (address already in use); set http.port to "
         "another one, 0 for any, or http.enabled to false"
     )
 
@@ -46,7 +46,7 @@ def test_hosts_that_are_not_this_machine() -> None:
         UserError, match=r"http\.host: no\.such\.host\.invalid: is no address of this machine"
     ):
         listening(HttpConfig(host="no.such.host.invalid")).__enter__()
-    with pytest.raises(UserError, match=r"http\.port: 0: cannot be had at 192\.0\.2\.1 \("):
+    with pytest.raises(UserError, match=r"http\.port: 0: cannot be used at 192\.0\.2\.1 \("):
         listening(HttpConfig(host="192.0.2.1", port=0)).__enter__()
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from translator.manifests.hints import PREFIX
-from translator.manifests.manifest import DNS_SUBDOMAIN
+from translator.object_names import DNS_SUBDOMAIN
 
 #: Longest name of a job: an id is it with a dash and a suffix, and a label.
 MAX_NAME = 50
@@ -82,6 +83,12 @@ def job_name(text: str, default: str = "job") -> str:
         return text
     name = _NOT_IN_NAMES.sub("-", text.lower()).strip("-")[:MAX_NAME].strip("-")
     return name or default
+
+
+def name_of_command(command: Sequence[str]) -> str:
+    """The name of a job for a command: that of its script, else of its program."""
+    scripts = [PurePath(word).stem for word in command if PurePath(word).suffix in (".py", ".sh")]
+    return job_name(scripts[0] if scripts else PurePath(command[0]).name, "command")
 
 
 def _unexpanded(text: str) -> str:

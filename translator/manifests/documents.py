@@ -18,6 +18,8 @@ _MARKER = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 #: A byte order mark at the beginning of a line, as where files were joined.
 _BYTE_ORDER = re.compile(r"^\ufeff", re.MULTILINE)
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+#: What no program's argument may have: NUL and lone surrogates.
+_UNCLEAN = re.compile("[\0\ud800-\udfff]")
 _BLANKS = re.compile(r"\s*")
 #: A line that only a template has: Helm's or Jinja's braces where a key or a value begins.
 _TEMPLATE = re.compile(r"^[ \t]*(?:- *)*(?:[^\s:'\"#]+:[ \t]+)?\{[{%]", re.MULTILINE)
@@ -274,4 +276,4 @@ def _plain_tag(loader: yaml.CSafeLoader, node: yaml.Node) -> str:
 
 def _is_clean(text: str) -> bool:
     """Whether a text can be a program's argument: no NUL and no lone surrogate."""
-    return not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
+    return _UNCLEAN.search(text) is None

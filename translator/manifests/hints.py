@@ -14,6 +14,7 @@ from starburst.domain.money import Money
 from translator.duration import seconds
 from translator.field import Field, did_you_mean
 from translator.manifests.arrays import IndexRange, read_span
+from translator.object_names import DNS_LABEL
 from translator.quantity import quantity
 
 PREFIX = "starburst.io/"
@@ -61,7 +62,6 @@ OWN_KEYS = (
     "user",
 )
 
-DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 MAX_PRIORITY = 10**9
 #: Longest wait and run time; a longer one is taken for a typing error.
 MAX_DAYS = 3650

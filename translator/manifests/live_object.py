@@ -1,4 +1,7 @@
-"""Reads live Jobs and Pods of a cluster as jobs, without the fields that the API server has added."""
+"""Reads live objects of a cluster as jobs, without the fields that the API server has added.
+
+They are Jobs and Pods, and objects of operators, which become the Jobs that `starburst submit` makes of them.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from typing import Any
 
 from starburst.domain.job import Adopted, Submission
 from starburst.domain.user import USER_IS, is_user
-from translator.errors import ManifestErrors
-from translator.field import Field
+from translator.errors import ManifestError, ManifestErrors
+from translator.field import Field, ManifestReport
 from translator.intake.kinds import API_VERSIONS, has_kind
 from translator.intake.rules import IntakeRules
+from translator.kinds.operators.registry import read_operator_kind
 from translator.manifests.hints import OWN_KEYS, PREFIX
 from translator.manifests.manifest import submission
 
@@ -44,7 +48,7 @@ _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 def read_object(
     obj: Mapping[str, Any], *, job_id: str, user: str | None = None, rules: IntakeRules = NATIVE
 ) -> Submission:
-    """A Job or Pod, as returned by the API server, as a job with the id `job_id`.
+    """An object, as returned by the API server, as a job with the id `job_id`.
 
     `user` is the job's user; None takes it from the label or annotation starburst.io/user.
 
@@ -63,12 +67,19 @@ def read_object(
     source = " ".join(f"{adopted.kind} {adopted.namespace}/{adopted.name}".split())
     report = rules.report(source, document=0)
     report.accepted = True
-    manifest = Field(as_submitted(obj), "", report)
+    document = Field(as_submitted(obj), "", report)
+    read_as = read_operator_kind(document)
+    if report.errors:
+        raise ManifestErrors(report.errors)
+    manifest = document if read_as is None else replace(document, value=read_as.manifest)
     owner = _controller(metadata) if adopted.kind == "Pod" else ""
     if owner:
         manifest.at("metadata").refuse(f"is a pod of {owner}; let that be adopted", show=False)
     whose = _user(metadata, manifest) if user is None else user
     found = submission(_by_turns(manifest), lambda: "", whose) if has_kind(manifest) else None
+    if read_as is not None and found is not None:
+        read_as.in_its_words(report)
+        return _of_operator(replace(found, job=read_as.with_tasks(found.job)), job_id, adopted, report)
     if found is not None and found.job.array is not None:
         manifest.at("spec").refuse(
             "an object that lies in a cluster cannot be split into an array; give it to starburst submit",
@@ -91,6 +102,17 @@ def read_object(
         workload=replace(found.workload, adopted=adopted, manifest=_whole(found.workload.manifest, manifest)),
         notes=tuple(manifest.report.notes),
     )
+
+
+def _of_operator(found: Submission, job_id: str, adopted: Adopted, report: ManifestReport) -> Submission:
+    """The job of an operator's object, whose runs are Starburst's own: it may be repeated."""
+    if found.job.after_ok or found.job.after_any or found.job.array is not None:
+        problem = "arrays and starburst.io/after-ok are for what is given to starburst submit"
+        report.errors.append(ManifestError(report.source, 0, "metadata", None, problem))
+    if report.errors:
+        raise ManifestErrors(report.errors)
+    job, workload = replace(found.job, id=job_id), replace(found.workload, adopted=adopted)
+    return replace(found, job=job, workload=workload, notes=tuple(report.notes))
 
 
 def _by_turns(manifest: Field) -> Field:
@@ -134,6 +156,9 @@ def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:
             spec["ttlSecondsAfterFinished"] = int(ttl)
     elif manifest.get("kind") == "Pod":
         _clean_pod(spec)
+    else:  # an operator's: it lies suspended, so that Starburst runs it
+        for owner in (spec, _mapping(spec, "runPolicy")):
+            owner.pop("suspend", None)
     return manifest
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
@@ -18,6 +17,7 @@ from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import MAX_RETRIES, PREFIX, JobHints, note_unkept, read_hints, refuse_hints
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
+from translator.object_names import DNS_SUBDOMAIN
 from translator.success_policy import deciding_ranks
 from translator.tasks.cluster_names import judge_names
 
@@ -33,7 +33,6 @@ MAX_LABELS = 256 * 1024
 
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
-DNS_SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 _TOP = Fields("a manifest", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
 #: Metadata that API servers write.

@@ -83,7 +83,9 @@ def _say_size(parts: ManifestParts, found: Mapping[str, Any], fidelity: Fidelity
     resources, spec = parts.container.at("resources"), parts.spec
     asked, limits = resources.at("requests"), resources.at("limits")
     told = f"as {', '.join(f'{key}: {_shown(value)}' for key, value in found.items())}"
-    if found.keys() & {"accelerators", "instance_type"} or asked.at("cpu").value or limits.at("cpu").value:
+    if fidelity.has_approximated_within(resources):
+        fidelity.approximated(resources, told)
+    elif found.keys() & {"accelerators", "instance_type"} or asked.at("cpu").value or limits.at("cpu").value:
         fidelity.kept(resources, told)
     else:
         fidelity.approximated(resources, f"{told}; asks for no CPU and no GPU, so 1 CPU is taken")

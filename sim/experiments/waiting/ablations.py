@@ -157,7 +157,7 @@ READING = """## Reading it
   cheapest (left panel), as the paper claims. Star-Wait beats Constant-Wait except at the smallest budget.
   Constant-Wait with small budgets costs more than No-Wait, for the reason above.
 - P is a bound, not what happens: at P = 25 % jobs take .6 % longer on this trace
-  (docs/results/budget-calibrated.md)."""
+  (docs/results/held-out.md has a control of the budget)."""
 
 
 if __name__ == "__main__":

@@ -23,9 +23,8 @@ from starburst.policy.returns import RETURNS
 from starburst.policy.waiting import WAITING
 from translator.duration import seconds
 from translator.field import did_you_mean
-from translator.manifests.hints import DNS_LABEL
-from translator.manifests.manifest import DNS_SUBDOMAIN
 from translator.manifests.pod_security import LEVELS
+from translator.object_names import DNS_LABEL, DNS_SUBDOMAIN
 
 #: Ten years: a longer duration is taken for a typing error.
 MOST_SECONDS = 3650 * 86_400.0

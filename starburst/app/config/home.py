@@ -7,15 +7,13 @@ import os
 import pwd
 import stat
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import structlog
-
-from starburst.app.daemon.home_lock import HomeLock, LockHolder, lock_holder, lock_home
+from starburst.app.daemon.home_lock import HomeLock, LockHolder, lock_holder
 from starburst.app.errors import UserError
-
-log = structlog.get_logger()
+from starburst.store.engine import is_postgres, store_url
 
 #: Wall seconds to try for the lock: a process that asks for the scheduler holds it for a moment, too.
 LOCK_S = 0.5
@@ -27,29 +25,85 @@ class Home:
     """The directory of one Starburst: its store, and the state of the embedded cluster and cloud."""
 
     root: Path
+    #: The URL of the store if it is not the home's own file, as STARBURST_STORE or a config says; None: see
+    #: `store`.
+    url: str | None = None
 
     @classmethod
     def default(cls) -> Home:
-        """STARBURST_HOME, otherwise `starburst` in the XDG state directory.
+        """STARBURST_HOME, otherwise `starburst` in the XDG state directory; with the store STARBURST_STORE.
 
         Raises:
-            UserError: the user has no home directory.
+            UserError: the user has no home directory, or STARBURST_STORE is no URL of PostgreSQL.
         """
-        named = os.environ.get("STARBURST_HOME")
+        named, url = os.environ.get("STARBURST_HOME"), os.environ.get("STARBURST_STORE") or None
+        if url is not None and not is_postgres(url):
+            raise UserError("STARBURST_STORE: is no URL such as postgresql://USER@HOST/DATABASE; mend it")
         state = os.environ.get("XDG_STATE_HOME", "")
         try:
             if named:
-                return cls(Path(named).expanduser().absolute())
+                return cls(Path(named).expanduser().absolute(), url)
             # The XDG specification ignores relative paths.
             base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
         except RuntimeError:
             raise UserError("no home directory is known for this user; set STARBURST_HOME") from None
-        return cls(base / "starburst")
+        return cls(base / "starburst", url)
 
     @property
     def database(self) -> Path:
         """The SQLite file of the store."""
         return self.root / "starburst.db"
+
+    @property
+    def url_file(self) -> Path:
+        """Names the store to all commands on this home, if that is not `database`."""
+        return self.root / "store.url"
+
+    @property
+    def store(self) -> Path | str:
+        """The store: a database URL, or the SQLite file."""
+        if self.url is not None:
+            return self.url
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return self.url_file.read_text().strip()
+        return self.database
+
+    @property
+    def store_name(self) -> str:
+        """The store in messages, without a password."""
+        return str(self.database) if self.store == self.database else repr(store_url(self.store))
+
+    @property
+    def has_store(self) -> bool:
+        """Whether there is a store, as far as that is known without opening it."""
+        return isinstance(self.store, str) or self.database.exists()
+
+    def keeping(self, url: str | None) -> Home:
+        """This home with the store that a config names.
+
+        Raises:
+            UserError: STARBURST_STORE names another one, or the home has a store of its own already.
+        """
+        if url is not None and self.url not in (None, url):
+            raise UserError("store.url: STARBURST_STORE names another database; take one of them away")
+        home = self if url is None else replace(self, url=url)
+        if isinstance(home.store, str) and self.database.exists():
+            raise UserError(
+                f"{self.database}: holds this home's jobs, and {home.store_name} is to be the store; run: "
+                f"starburst migrate-store {self.database} URL; or move that file away, which forgets its jobs"
+            )
+        return home
+
+    def remember_store(self) -> None:
+        """Write the URL of the store into the home, for the other commands on it."""
+        if self.url is None:
+            return
+        new = self.url_file.with_suffix(".new")
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(self.url + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.url_file)
 
     @property
     def cluster(self) -> Path:
@@ -98,23 +152,33 @@ class Home:
         Raises:
             UserError: another process holds the lock, another user owns the home, or it cannot be used.
         """
-        self.make()
-        self._make_private()
+        held = self.try_lock()
         give_up = time.monotonic() + LOCK_S
-        while True:
-            try:
-                held = lock_home(self.root)
-            except OSError as error:
-                mend = "free some room there" if error.errno in FULL else "look at its owner and mode"
-                raise UserError(f"{self.root}: cannot be locked ({error.strerror}); {mend}") from None
-            if held is not None:
-                return held
+        while not held.held:
             if time.monotonic() > give_up:
                 pid = self.scheduler_pid() or "?"
                 raise UserError(
                     f"{self.root}: another starburst runs here (pid {pid}); stop it, or set STARBURST_HOME"
                 )
             time.sleep(LOCK_S / 20)
+            held = self.try_lock()
+        return held
+
+    def try_lock(self) -> HomeLock:
+        """As `lock`, but if another process holds the lock the result is one that can be taken later.
+
+        Raises:
+            UserError: another user owns the home, or it cannot be used.
+        """
+        self.make()
+        self._make_private()
+        held = HomeLock(self.root)
+        try:
+            held.take()
+        except OSError as error:
+            mend = "free some room there" if error.errno in FULL else "look at its owner and mode"
+            raise UserError(f"{self.root}: cannot be locked ({error.strerror}); {mend}") from None
+        return held
 
     def scheduler_pid(self) -> int | None:
         """The pid of the scheduler of this home, 0 if unknown; None if none runs."""
@@ -158,6 +222,9 @@ class Home:
             self.root.chmod(0o700)
         except OSError:
             return  # root's: `doctor` reports it
+        import structlog  # noqa: PLC0415 - slow to import, and commands that list do not log
+
+        log = structlog.get_logger()
         log.warning("home-closed", home=str(self.root), note="it was open to other users of this machine")
 
 

@@ -57,6 +57,12 @@ class PolicyConfig(Section):
     hopeless: Literal["wait", "leave"] = Field(
         "wait", description="what a job does that, by estimates, cannot start before its wait ends"
     )
+    max_slowdown: float | None = Field(
+        None,
+        ge=1,
+        allow_inf_nan=False,
+        description="no job waits so long that it takes more than this times its estimated run time",
+    )
     factor: NonNegative | None = Field(
         None,
         description="the waiting policy's factor instead of what P gives: hours for constant, hours per GPU "

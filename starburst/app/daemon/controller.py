@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isinf
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from starburst.aio import Wake, first_of
+from starburst.aio import Gathered, Wake, first_of
 from starburst.app.daemon.observers import CommittedStep, StepObserver
 from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.performer import Performer
@@ -22,6 +22,7 @@ from starburst.core.model.actions import Action, StartRun, StopRun
 from starburst.core.model.events import (
     CancelRequested,
     EditRequested,
+    EnterRequested,
     Event,
     HoldRequested,
     JobSubmitted,
@@ -39,8 +40,9 @@ from starburst.core.views.snapshot import facts
 from starburst.core.views.validate import InvariantError, validate
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
-from starburst.domain.job import Job, Site, Workload
+from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.domain.money import Money
+from starburst.runs.fence import NO_FENCE, LeaderFence
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
 from starburst.store import codec
 from starburst.store.listings import queries
@@ -61,12 +63,13 @@ REAP_S = 20.0
 PRUNE_S = 86_400.0
 
 #: Events of requests about known jobs, by kind.
-WISHES: dict[str, Callable[[str], Event]] = {
+WISHES: dict[str, Callable[..., Event]] = {
     "cancel": CancelRequested,
     "cancel-now": partial(CancelRequested, now=True),
     "hold": HoldRequested,
     "release": ReleaseRequested,
     "requeue": RequeueRequested,
+    "enter": EnterRequested,
 }
 
 #: A background task that runs until cancelled and may report events as sites do.
@@ -91,6 +94,8 @@ class Surroundings:
     observers: Sequence[StepObserver] = ()
     #: The state is checked before each commit; a contradiction in it ends the scheduler.
     validates: bool = False
+    #: Asked before each external action.
+    fence: LeaderFence = NO_FENCE
 
 
 class Controller:
@@ -130,8 +135,15 @@ class Controller:
         self._news = Wake()
         self._seen_version = -1
         self._patience = patience or ShortageRetry()
+        self._submissions = Gathered(self._read_submissions)
         self._performer = Performer(
-            cluster, cloud, find=self._find, offer=self._offer, done=self._done, patience=self._patience
+            cluster,
+            cloud,
+            find=self._find,
+            offer=self._offer,
+            done=Gathered(self._mark_done).ask,
+            patience=self._patience,
+            fence=around.fence,
         )
         self._reaper = Reaper(
             cloud,
@@ -141,6 +153,7 @@ class Controller:
             now=self.now,
             rate=self._rate,
             in_order=store.in_order,
+            fence=around.fence,
         )
 
     def now(self) -> float:
@@ -313,7 +326,7 @@ class Controller:
         if request.edit is not None:
             return EditRequested(request.job_id, request.edit)
         if request.submission is None:
-            return WISHES[request.kind](request.job_id)
+            return WISHES[request.kind](request.job_id, by=request.by)
         return self._submitted(request.submission.job)
 
     def _submitted(self, job: Job) -> JobSubmitted:
@@ -343,11 +356,16 @@ class Controller:
         return None if offer is None else offer.price_per_hour
 
     async def _find(self, job_id: str) -> tuple[Job, Workload]:
-        submission = await self._store.in_order(lambda: self._store.submission(job_id))
-        if submission is None:
-            raise LookupError(f"the store has no workload for {job_id}")
+        try:
+            submission = await self._submissions.ask(job_id)
+        except KeyError:
+            raise LookupError(f"the store has no workload for {job_id}") from None
         job = submission.job
         return replace(job, grace_s=self.scheduler.state.grace_s(job)), submission.workload
 
-    async def _done(self, key: str) -> None:
-        await self._outlast("done", lambda: self._store.action_done(key, self.now()))
+    async def _read_submissions(self, job_ids: Sequence[str]) -> Mapping[str, Submission]:
+        return await self._store.in_order(lambda: self._store.submissions(job_ids))
+
+    async def _mark_done(self, keys: Sequence[str]) -> Mapping[str, None]:
+        await self._outlast("done", lambda: self._store.actions_done(keys, self.now()))
+        return dict.fromkeys(keys)

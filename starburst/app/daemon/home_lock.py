@@ -18,6 +18,8 @@ from starburst.app.errors import UserError
 NAME = "scheduler.lock"
 #: Its size, bytes. All of it is written at the start, so that the status can be updated on a full disk.
 SIZE = 4096
+#: Changes with each start of the machine.
+KERNEL = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +36,14 @@ class LockHolder:
 
 
 class HomeLock:
-    """The locks, held until this is closed or the process ends."""
+    """The locks of a home, held from `take` until this is closed or the process ends."""
 
-    def __init__(self, root: Path, directory: int, file: int, *, whole: bool) -> None:
-        """`directory` and `file` are open and locked; if not `whole`, only the file is locked."""
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._directory = directory
-        self._file = file
-        self._whole = whole
+        #: Open and locked; -1 while the locks are not held.
+        self._directory = self._file = -1
+        #: Whether the directory is locked, too.
+        self._whole = False
         self._lacks = ("", "")
         self._leader = ""
 
@@ -51,11 +53,58 @@ class HomeLock:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def held(self) -> bool:
+        """Whether this process holds the locks."""
+        return self._file >= 0
+
+    @property
+    def key(self) -> str:
+        """Identity of the locked directory on the running kernel, the same for all processes that can hold
+        this lock; "" if it is not held.
+
+        Whoever holds the lock of this key knows that the previous holder is gone: one kernel decides about
+        both. A file server may have given a lock away because it lost sight of a holder that lives.
+        """
+        if self._directory < 0 or not self._whole:
+            return ""
+        try:
+            found = os.fstat(self._directory)
+            return f"{KERNEL.read_text().strip()}:{found.st_dev}:{found.st_ino}"
+        except OSError:
+            return ""
+
+    def take(self) -> bool:
+        """Take the locks; False if another process holds one.
+
+        Raises:
+            OSError: the directory or the file cannot be opened or written.
+        """
+        if self.held:
+            return True
+        directory = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        file = -1
+        try:
+            whole = _try_lock(directory, fcntl.LOCK_EX)
+            if whole is not False:
+                file = _open(self._root / NAME)
+                if _try_lock(file, fcntl.LOCK_EX):
+                    self._directory, self._file, self._whole = directory, file, whole is True
+                    self.write()
+                    return True
+        except BaseException:
+            self._directory = self._file = -1
+            _close(directory, file)
+            raise
+        _close(directory, file)
+        return False
+
     def close(self) -> None:
         """Release the home."""
         for fd in (self._file, self._directory):
             with suppress(OSError):
-                os.close(fd)
+                _close(fd)
+        self._directory = self._file = -1
 
     def tell(self, kind: str, detail: str) -> None:
         """Set the shortage that is shown to other processes; errors of the disk are ignored."""
@@ -75,6 +124,8 @@ class HomeLock:
         Raises:
             OSError: the disk is full.
         """
+        if not self.held:
+            return
         lines = (str(os.getpid()), *(" ".join(text.split()) for text in (*self._lacks, self._leader)))
         text = "".join(f"{line}\n" for line in lines).encode()
         os.pwrite(self._file, text[:SIZE].ljust(SIZE), 0)
@@ -85,6 +136,8 @@ class HomeLock:
         Raises:
             UserError: the home was moved or removed, or another scheduler may hold it.
         """
+        if not self.held:
+            return
         if not _same(self._directory, self._root):
             raise UserError(f"{self._root}: was moved or removed while starburst ran; put it back")
         if _same(self._file, self._root / NAME):
@@ -97,29 +150,6 @@ class HomeLock:
             os.close(file)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.write()
-
-
-def lock_home(root: Path) -> HomeLock | None:
-    """Take the locks of a home; None if another process holds one.
-
-    Raises:
-        OSError: the directory or the file cannot be opened or written.
-    """
-    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    file = -1
-    try:
-        whole = _try_lock(directory, fcntl.LOCK_EX)
-        if whole is not False:
-            file = _open(root / NAME)
-            if _try_lock(file, fcntl.LOCK_EX):
-                held = HomeLock(root, directory, file, whole=whole is True)
-                held.write()
-                return held
-    except BaseException:
-        _close(directory, file)
-        raise
-    _close(directory, file)
-    return None
 
 
 def lock_holder(root: Path) -> LockHolder | None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from starburst.app.daemon.home_lock import HomeLock
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.errors import UserError
-from starburst.store.engine import damage
+from starburst.store.databases.sqlite import damage
+from starburst.store.databases.sqlite_failures import no_room
 from starburst.store.errors import DamagedError, DiskFullError, UnusableError
-from starburst.store.failures import no_room
 
 #: Wall seconds between checks of the lock, the free space and the database's file.
 LOOK_S = 1.0
@@ -53,6 +53,18 @@ async def keep_watch(
             began = time.monotonic()
             await _read(database, look_through)
             due = loop.time() + max(READ_S, REST * (time.monotonic() - began))
+
+
+async def watch_home(held: HomeLock, home: Path, patience: ShortageRetry) -> None:
+    """`keep_watch` over a home whose store is elsewhere.
+
+    Raises:
+        UserError: the home was moved or removed.
+    """
+    while True:
+        await asyncio.sleep(LOOK_S)
+        held.look()
+        _look_for_room(home / "store.url", patience)
 
 
 def _look_for_room(database: Path, patience: ShortageRetry) -> None:

@@ -5,9 +5,10 @@ after all tries is undone, because its outcome is unknown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import structlog
 
@@ -24,6 +25,7 @@ from starburst.core.model.actions import (
 from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Workload
+from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
 from starburst.runs.ports import Cloud, Cluster, Run, RunSite
 
 log = structlog.get_logger()
@@ -50,9 +52,11 @@ class Performer:
         offer: Callable[[str], Offer],
         done: Callable[[str], Awaitable[None]],
         patience: ShortageRetry,
+        fence: LeaderFence = NO_FENCE,
     ) -> None:
         self._cluster = cluster
         self._cloud = cloud
+        self._fence = fence
         self._find = find
         self._offer = offer
         self._done = done
@@ -122,9 +126,12 @@ class Performer:
         backoff, attempt = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0
         try:
             while True:
+                await self._fence.passed()
                 try:
                     with answer_within(CALL_TIMEOUT_S):
                         await self._call(action)
+                except NotCertainError:
+                    continue
                 except Exception as error:  # adapters may raise anything; every error is retried
                     if not self._patience.notes(action.key, error):
                         attempt += 1
@@ -138,19 +145,32 @@ class Performer:
             self._patience.over(action.key)
 
     async def _call(self, action: Action) -> None:
+        """Begin an action; what takes time comes before the fence is asked.
+
+        Raises:
+            NotCertainError: another process may lead by now; nothing was begun.
+        """
         match action:
             case StartRun(job_id, attempt, site, slots):
                 job, workload = await self._find(job_id)
-                await self._site(site).start(Run(job, attempt, slots, workload))
+                await self._begin(self._site(site).start(Run(job, attempt, slots, workload)))
             case StopRun(job_id, attempt, site, grace_s):
-                await self._site(site).stop(job_id, attempt, grace_s)
+                await self._begin(self._site(site).stop(job_id, attempt, grace_s))
             case PrepareRun(job_id, attempt, slots):
                 job, workload = await self._find(job_id)
-                await self._cloud.prepare(Run(job, attempt, slots, workload))
+                await self._begin(self._cloud.prepare(Run(job, attempt, slots, workload)))
             case LaunchInstance(instance_id, offer_name, nodes):
-                await self._cloud.launch(instance_id, self._offer(offer_name).times(nodes))
+                await self._begin(self._cloud.launch(instance_id, self._offer(offer_name).times(nodes)))
             case TerminateInstance(instance_id):
-                await self._cloud.terminate(instance_id)
+                await self._begin(self._cloud.terminate(instance_id))
+
+    async def _begin(self, call: Coroutine[Any, Any, None]) -> None:
+        try:
+            self._fence.check()
+        except NotCertainError:
+            call.close()
+            raise
+        await call
 
     def _site(self, site: Site) -> RunSite:
         return self._cluster if site is Site.CLUSTER else self._cloud

@@ -14,6 +14,7 @@ from starburst.aio import answer_within
 from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.money import Money
+from starburst.runs.fence import NO_FENCE, LeaderFence
 from starburst.runs.ports import Cloud
 
 T = TypeVar("T")
@@ -83,8 +84,13 @@ class Reaper:
         now: Callable[[], float],
         rate: Callable[[str], Money | None],
         in_order: OrderedCall,
+        fence: LeaderFence = NO_FENCE,
     ) -> None:
-        """`rate` gives the price per hour of an offer; `in_order` makes calls on the ledger's store."""
+        """`rate` gives the price per hour of an offer; `in_order` makes calls on the ledger's store.
+
+        Without certainty that this process leads nothing is ended; leases are renewed all the same, so that
+        jobs go on under whichever process leads.
+        """
         self._cloud = cloud
         self._rules = rules
         self._book = book
@@ -92,6 +98,7 @@ class Reaper:
         self._now = now
         self._rate = rate
         self._in_order = in_order
+        self._fence = fence
         self._told: set[str] = set()
 
     async def rounds(self, period_s: float) -> None:
@@ -165,6 +172,7 @@ class Reaper:
             log.warning("reaped", **told, why=fate.value)
         try:
             with answer_within(CALL_TIMEOUT_S):
+                self._fence.check()
                 await self._cloud.terminate(machine.id)
         except Exception as error:  # one failure must not stop the others; the next round repeats it
             log.warning("reap-failed", instance=machine.id, error=repr(error))

@@ -119,7 +119,7 @@ async def _server_checks(api: SkyApi, config: SkyConfig, whole: bool) -> list[Do
     owners = {url: BUCKETS.get(url.partition(":")[0], "") for url in (*volumes, config.bucket or "")}
     clouds += sorted({owner for owner in owners.values() if owner} - set(clouds))
     access, machines = await asyncio.gather(
-        _asked("credentials", api.check(clouds), f"see sky check {' '.join(clouds)}, and mend cloud.clouds"),
+        _asked("credentials", api.check(clouds), f"see sky check {' '.join(clouds)}, correct cloud.clouds"),
         _asked("machines", api.clusters(), "see the server's log: sky api logs --server-logs"),
     )
     found = [server]
@@ -166,7 +166,7 @@ def _mend(address: str, named: str) -> str:
         return "sky api start"
     where = named or "api_server.endpoint in ~/.sky/config.yaml"
     if local:
-        return f"start it (sky api start), or mend {where}"
+        return f"start it (sky api start), or correct {where}"
     return f"check that the server runs, {where}, and the network between"
 
 
@@ -204,7 +204,7 @@ def _refused(cloud: str, access: CloudAccess, ability: str, found: str) -> tuple
     if "allowed_clouds" in reason:
         return f"{found} ({reason})", f"add it there, then {again}"
     login = LOGINS.get(cloud, "") if "redentials" in reason else ""
-    mend = f"where the API server runs: {login or 'mend it'}, then {again}"
+    mend = f"where the API server runs: {login or 'correct it'}, then {again}"
     return f"{found} ({reason or 'SkyPilot gives no reason'})", mend
 
 

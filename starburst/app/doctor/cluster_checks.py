@@ -13,15 +13,23 @@ from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.doctor import CheckStatus, DoctorCheck, fail, failed, ok, silent, warn
 from starburst.app.wiring.kube_client import connect
 from starburst.clusters.kubernetes.adoption.offload_rights import OffloadSubject, why_confined
-from starburst.clusters.kubernetes.leadership import identity_of, lease_namespace, missing_rights
+from starburst.clusters.kubernetes.leadership import (
+    identity_of,
+    lease_namespace,
+    missing_rights,
+    shared_identity,
+)
 from starburst.kube.access import STARBURST, STARBURST_WORK, Permission
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
 from starburst.kube.features import detect
 from starburst.kube.names import CHAKRA
 from starburst.kube.objects import gpus, read_node, read_pod
+from starburst.kube.operator_kinds import kinds_served
 from starburst.kube.resources import LEASES, NAMESPACES, NODES, PODS, Object, Resource
 from starburst.kube.reviews import may
+from starburst.store.errors import StoreError
+from starburst.store.store import Store
 from translator.manifests.pod_security import PRIVILEGED
 from translator.manifests.tenancy import Tenancy
 
@@ -63,6 +71,7 @@ async def cluster_checks(
             namespaces = tenancy.all_namespaces()
             found.append(await _permissions(api, namespaces))
             if whole:
+                found += await _operators(api, namespaces)
                 found.append(await _chakra(api, sleep))
                 found.append(await _starbursts(api, cluster))
                 found.append(await _nodes(api))
@@ -139,6 +148,13 @@ async def _permissions(api: Api, namespaces: Sequence[str]) -> DoctorCheck:
     return fail("permissions", f"it may not {told}", mend)
 
 
+async def _operators(api: Api, namespaces: Sequence[str]) -> list[DoctorCheck]:
+    """The kinds of operators whose objects are adopted; nothing if there are none."""
+    served = [await kinds_served(api, namespace) for namespace in namespaces[:1]]
+    kinds = [each.name for found in served for each in found if not each.refusal]
+    return [ok("operators", f"a suspended {_some(kinds)} with a queue's label is adopted")] if kinds else []
+
+
 def _words(permission: Permission) -> str:
     """As kubectl auth can-i takes it: "create jobs.batch"."""
     resource = f"{permission.resource}.{permission.group}" if permission.group else permission.resource
@@ -191,12 +207,22 @@ async def _starbursts(api: Api, cluster: KubernetesConfig) -> DoctorCheck:
     except ApiError as error:
         return warn("lease", f"cannot be looked for: {error}")
     holder = ((lease or {}).get("spec") or {}).get("holderIdentity") or ""
-    if holder in ("", identity_of(Home.default().root)):
+    if holder in ("", *_own_identities()):
         return ok("lease", f"{namespace}/{name}, {'held by this home' if holder else 'held by nobody'}")
     mend = (
         "stop the other one, or let this one stand by; one with other queues needs its own cluster.lease_name"
     )
     return warn("lease", f"another Starburst, {holder}, leads this cluster (Lease {namespace}/{name})", mend)
+
+
+def _own_identities() -> tuple[str, ...]:
+    """Under which names this home, or the processes that share its store, hold a Lease."""
+    home = Home.default()
+    try:
+        with Store.open(home.store) as store:
+            return identity_of(home.root), shared_identity(str(store.fact("controller")))
+    except StoreError:
+        return (identity_of(home.root),)
 
 
 async def _nodes(api: Api) -> DoctorCheck:

@@ -15,6 +15,7 @@ from starburst.app.config.home import Home, user_name
 from starburst.app.config.sites import runs_users_here
 from starburst.app.config.tracing import TracingConfig
 from starburst.app.errors import UserError
+from starburst.app.leadership.status import is_shared, leader_of
 from starburst.app.wiring.build import need_otel
 from starburst.app.wiring.stored import stored_config
 from starburst.store.errors import StoreError
@@ -101,15 +102,27 @@ def home_checks(home: Home) -> list[DoctorCheck]:
 
 def _store_checks(home: Home) -> list[DoctorCheck]:
     try:
-        with Store.open(home.database) as store:
+        with Store.open(home.store) as store:
             store.try_write()
             jobs = sum(queries.summary(store).jobs.values())
+            led = _leader_checks(store)
     except StoreError as error:
         return failed("store", error)
     except SQLAlchemyError as error:
         problem = getattr(error, "orig", None) or error
-        return [fail("store", f"{home.database}: {problem}")]
-    return [ok("store", f"{home.database}, {jobs} job{'' if jobs == 1 else 's'}")]
+        return [fail("store", f"{home.store_name}: {problem}")]
+    return [ok("store", f"{home.store_name}, {jobs} job{'' if jobs == 1 else 's'}"), *led]
+
+
+def _leader_checks(store: Store) -> list[DoctorCheck]:
+    """Which replica leads; nothing if there is one scheduler only."""
+    if not is_shared(store):
+        return []
+    record = leader_of(store)
+    if record is None:
+        return [warn("leader", "no replica leads now", "start one: starburst up --standby")]
+    where = f" at {record.address}" if record.address else ""
+    return [ok("leader", f"{record.holder}{where}, epoch {record.epoch}, renewed {record.age_s:.1f} s ago")]
 
 
 def trust_checks(config: Config) -> list[DoctorCheck]:
@@ -137,7 +150,7 @@ def config_checks(home: Home, file: Path | None) -> tuple[list[DoctorCheck], Con
         if file is not None:
             config = load_config(file)
         else:
-            with Store.open(home.database) as store:
+            with Store.open(home.store) as store:
                 config = stored_config(store)
                 source = "as starburst up last ran with it" if store.fact("config") else "the default"
     except UserError as error:
@@ -145,7 +158,12 @@ def config_checks(home: Home, file: Path | None) -> tuple[list[DoctorCheck], Con
     except (StoreError, SQLAlchemyError):
         return [], None  # reported by the store's check
     kind = config.cluster.kind
-    return [ok("config", f"{source}, cluster.kind: {kind}"), *_tracing_checks(config.tracing)], config
+    found = [ok("config", f"{source}, cluster.kind: {kind}")]
+    given = config.policy.model_fields_set if file is not None else set()  # a stored config has all fields
+    if {"factor", "budget_percent"} <= given and config.policy.budget_mode == "open":
+        unused = f"{source}: policy.budget_percent has no effect beside policy.factor"
+        found.append(warn("config", unused, "leave out one of them"))
+    return [*found, *_tracing_checks(config.tracing)], config
 
 
 def _tracing_checks(tracing: TracingConfig) -> list[DoctorCheck]:

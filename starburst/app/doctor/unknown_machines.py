@@ -1,14 +1,10 @@
-"""Running machines that SkyPilot does not know or that do not keep jobs apart, as they are journaled."""
+"""Checks of running machines that SkyPilot does not know or that do not keep jobs apart."""
 
 from __future__ import annotations
 
 from starburst.app.config.home import Home
 from starburst.app.doctor.doctor import DoctorCheck, ok, warn
-from starburst.clouds.sky.journal import FileJournal
-from starburst.clouds.sky.machines.entry import MachineEntry, load_machines
-
-#: The remedy.
-MEND = "they go on, and end without SkyPilot; see whether its database was lost, and what else ran there"
+from starburst.app.doctor.forgotten_machines import MEND, forgotten, notes_of_running, told
 
 #: The remedy for machines whose jobs run as one account.
 APART = (
@@ -17,19 +13,9 @@ APART = (
 )
 
 
-def forgotten(home: Home) -> list[str]:
-    """The ids of these machines."""
-    return sorted(note.id for note in _up(home) if note.forgotten)
-
-
-def told(ids: list[str]) -> str:
-    """The finding as a sentence."""
-    return f"SkyPilot has forgotten {', '.join(ids)}"
-
-
 def machine_checks(home: Home) -> list[DoctorCheck]:
     """SkyPilot knows the running machines, and their clouds can be asked for them."""
-    up = _up(home)
+    up = notes_of_running(home)
     if not up:
         return []
     mend = "where Starburst runs: credentials that may describe instances"
@@ -47,12 +33,3 @@ def machine_checks(home: Home) -> list[DoctorCheck]:
         if note.together
     ]
     return found or [ok("instances", f"{len(up)} up, known to SkyPilot and seen in their cloud")]
-
-
-def _up(home: Home) -> list[MachineEntry]:
-    root = home.cloud / "sky" / "notes"
-    try:
-        notes = load_machines(FileJournal(root)).values() if root.is_dir() else ()
-    except OSError:  # another user's home
-        return []
-    return [note for note in notes if note.ready and not note.is_over]

@@ -11,7 +11,8 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.core.steps.budget import cap_statuses
-from starburst.core.views.snapshot import Snapshot, restore
+from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import Snapshot
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.listings import dashboard_queries as board

@@ -35,6 +35,11 @@ class JobIntake(AdoptionPort):
         """The record of a job, ended or not; None if the scheduler has not taken it up yet."""
         return self._scheduler.state.jobs.get(job_id) or queries.record(self._store, job_id)
 
+    def living(self, job_id: str) -> JobRecord | None:
+        """The record of a job that is not over."""
+        found = self._scheduler.state.jobs.get(job_id)
+        return None if found is None or found.phase.is_end else found
+
     def adopted(self) -> dict[str, Adopted]:
         """Adopted jobs that have not ended, by id."""
         return queries.adopted(self._store)

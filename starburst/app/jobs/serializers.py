@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
 from starburst.app.times import iso
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.core.views.explain import Explanation
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import Phase
 from starburst.domain.money import Money
@@ -18,6 +18,9 @@ from starburst.store.listings import queries
 from starburst.store.listings.costs import CostRow
 from starburst.store.listings.queries import DecisionRow, JobRow
 from starburst.store.store import Store
+
+if TYPE_CHECKING:
+    from starburst.core.views.explain import Explanation
 
 Keys = dict[str, object]
 

@@ -31,7 +31,7 @@ from starburst.core.steps.run_lifecycle import RUNS
 from starburst.core.steps.unblocking import HOLDABLE as PHASES
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
-from starburst.domain.job import ANYBODY, CloudChoice, JobEdit, Submission, Submitter, is_over
+from starburst.domain.job import ANYBODY, CloudChoice, JobEdit, Phase, Submission, Submitter, is_over
 from starburst.domain.user import USER_IS, as_user, is_user
 from starburst.store.listings.pages import QueueScope
 from starburst.store.listings.queries import SUBMITTED, JobRow, ended
@@ -227,19 +227,22 @@ def _of_ticks(item: Submission) -> list[str]:
     )
 
 
-def cancel(store: Store, rows: Iterable[JobRow], *, now: bool = False) -> None:
-    """Request the cancellation of jobs that have not ended; `now` (admins only) gives no grace."""
-    store.cancel([row.id for row in rows if not is_over(row.phase)], time.time(), now=now)
+def cancel(store: Store, rows: Iterable[JobRow], *, by: str, now: bool = False) -> None:
+    """Request the cancellation of jobs that have not ended; `now` (admins only) gives no grace.
+
+    `by`, here and below, is the user who asks, whom the decision log names.
+    """
+    store.cancel([row.id for row in rows if not is_over(row.phase)], time.time(), now=now, by=by)
 
 
-def hold(store: Store, rows: Iterable[JobRow]) -> None:
+def hold(store: Store, rows: Iterable[JobRow], *, by: str) -> None:
     """Request that pending jobs be held."""
-    store.hold([row.id for row in rows if row.phase in HOLDABLE], time.time())
+    store.hold([row.id for row in rows if row.phase in HOLDABLE], time.time(), by=by)
 
 
-def release(store: Store, rows: Iterable[JobRow]) -> None:
+def release(store: Store, rows: Iterable[JobRow], *, by: str) -> None:
     """Request that held jobs be released; other jobs stay as they are."""
-    store.release([row.id for row in rows if not is_over(row.phase)], time.time())
+    store.release([row.id for row in rows if not is_over(row.phase)], time.time(), by=by)
 
 
 def edit(store: Store, rows: Iterable[JobRow], change: JobEdit, *, admin: bool) -> None:
@@ -256,9 +259,20 @@ def edit(store: Store, rows: Iterable[JobRow], change: JobEdit, *, admin: bool) 
     store.edit([row.id for row in rows if row.phase in EDITABLE], change, time.time())
 
 
-def requeue(store: Store, rows: Iterable[JobRow]) -> None:
+def requeue(store: Store, rows: Iterable[JobRow], *, by: str) -> None:
     """Request that the runs of these jobs be stopped and the jobs queue again; others stay as they are."""
-    store.requeue([row.id for row in rows if row.phase in REQUEUABLE], time.time())
+    store.requeue([row.id for row in rows if row.phase in REQUEUABLE], time.time(), by=by)
+
+
+def steers_of(phase: str) -> list[str]:
+    """What can be asked of a job in a phase: hold, release, requeue, cancel."""
+    found = {
+        "hold": phase in HOLDABLE,
+        "release": phase == Phase.HELD.value,
+        "requeue": phase in REQUEUABLE,
+        "cancel": not is_over(phase),
+    }
+    return [verb for verb, applies in found.items() if applies]
 
 
 def this_user() -> str:

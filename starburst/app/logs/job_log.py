@@ -11,6 +11,7 @@ from pathlib import Path
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
 from starburst.app.logs.sites import LogFile, LogPart, LogPosition, LogWriter, find_logs
+from starburst.domain.clock import Pace
 from starburst.domain.job import is_over
 from starburst.store.listings import queries
 from starburst.store.listings.queries import JobRow
@@ -90,7 +91,7 @@ async def _read_files(
     position: LogPosition,
 ) -> bool:
     """Read log files of the embedded cluster and cloud; disk and store are accessed in threads."""
-    known = dict[Path, LogFile]()
+    known, pace = dict[Path, LogFile](), queries.pace(store)
 
     def look() -> tuple[bool, Iterator[str]]:
         row = queries.job(store, job_id)
@@ -101,7 +102,7 @@ async def _read_files(
         for log in find_logs(home, row.id, part.attempt, part.rank, since=position.since):
             if log.path not in known:
                 known[log.path] = replace(log, offset=position.read.get(log.name, 0))
-        return final, _new_lines(list(known.values()), final=final)
+        return final, _new_lines(list(known.values()), part, pace, final=final)
 
     silent, found = True, False
     while True:
@@ -128,13 +129,17 @@ def _forget_past(known: dict[Path, LogFile], position: LogPosition) -> None:
         position.since = last
 
 
-def _new_lines(known: list[LogFile], *, final: bool) -> Iterator[str]:
-    """Unread lines, prefixed by the rank in a gang. Attempts before the last one have ended."""
+def _new_lines(known: list[LogFile], part: LogPart, pace: Pace, *, final: bool) -> Iterator[str]:
+    """Unread lines of a part, prefixed by the rank in a gang. Attempts before the last one have ended."""
     gang = len({log.rank for log in known}) > 1
     last = max((log.attempt for log in known), default=0)
     for log in known:
+        times = log.times() if part.is_timed else None
         for line in log.new_lines(final=final or log.attempt < last):
-            yield f"[{log.rank}] {line}" if gang else line
+            at = None if times is None else times.at(log.line_start)
+            shown = part.show(f"[{log.rank}] {line}" if gang else line, at, pace)
+            if shown:
+                yield shown
 
 
 def _block(lines: Iterator[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from starburst.aio import TaskSet
 from starburst.app.config.home import Home
@@ -23,6 +23,9 @@ from starburst.store.store import Store
 POLL_S = 1.0
 #: How long streams of a job that is over may take to end by themselves.
 DRAIN_S = 5.0
+
+#: Receives the next line, or "" after the first look, and when the line was written, epoch seconds.
+LineWriter = Callable[[str, float | None], Awaitable[None]]
 
 
 async def read_pods(
@@ -50,8 +53,22 @@ async def read_pods(
         api = await connect(cluster)
     except KubeCredentialsError as error:
         raise UserError(str(error)) from None
+    pace = queries.pace(store)
+
+    async def show(line: str, at: float | None) -> None:
+        shown = part.show(line, at, pace) if line else ""
+        if shown or not line:
+            await write(shown)
+
     reader = _Reader(
-        api, home, cluster.namespace, submission, part, write=write, note=note, position=position
+        api,
+        home,
+        cluster.namespace,
+        submission,
+        part,
+        write=show,
+        note=note,
+        position=position,
     )
     try:
         while True:
@@ -81,7 +98,7 @@ class _Reader:
         submission: Submission,
         part: LogPart,
         *,
-        write: LogWriter,
+        write: LineWriter,
         note: Callable[[str], None],
         position: LogPosition,
     ) -> None:
@@ -90,6 +107,7 @@ class _Reader:
         self._home = home
         self._namespace = namespace
         self._submission = submission
+        self._timed = part.is_timed
         self._attempt = part.attempt
         self._rank = part.rank
         self._write = write
@@ -113,7 +131,7 @@ class _Reader:
         """Report the position after the first look, if no line did."""
         async with self._turn:
             if self._silent:
-                await self._write("")
+                await self._write("", None)
                 self._silent = False
 
     async def look(self, row: queries.JobRow, *, final: bool) -> None:
@@ -180,9 +198,10 @@ class _Reader:
         of_pod, of_task = f"{pod.pod}/{pod.restarts}", f"{pod.attempt}.{pod.rank}"
         read = self._position.read.get(of_pod, 0)
         try:
-            async for line in lines(self._api, pod, skip=read, follow=follow):
+            async for line, at in lines(self._api, pod, skip=read, follow=follow, timed=self._timed):
                 read += len(line)
-                await self._tell(pod.rank, line.decode(errors="replace"), {of_pod: read, of_task: read})
+                text = line.decode(errors="replace")
+                await self._tell(pod.rank, text, at, {of_pod: read, of_task: read})
         except ApiUnreachableError:
             if not follow:
                 raise UserError(f"{self._away()} any more; what it wrote is not whole") from None
@@ -193,17 +212,19 @@ class _Reader:
         if known is None:
             known = self._files[key] = log
             known.offset = self._position.read.get(log.name, 0)
+        times = known.times() if self._timed else None
         for line in known.new_lines(final=final):
-            await self._tell(log.rank, line, {log.name: known.offset})
+            at = None if times is None else times.at(known.line_start)
+            await self._tell(log.rank, line, at, {log.name: known.offset})
 
-    async def _tell(self, rank: int, line: str, reached: Mapping[str, int]) -> None:
+    async def _tell(self, rank: int, line: str, at: float | None, reached: Mapping[str, int]) -> None:
         """Write a line, behind which so many bytes are read: the position is never ahead of that."""
         async with self._turn:
             read = self._position.read
             before = {name: read.get(name, 0) for name in reached}
             read.update(reached)
             try:
-                await self._write(f"[{rank}] {line}" if self._gang else line)
+                await self._write(f"[{rank}] {line}" if self._gang else line, at)
             except asyncio.CancelledError:
                 read.update(before)
                 raise

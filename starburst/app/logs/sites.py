@@ -9,8 +9,11 @@ from pathlib import Path
 
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
+from starburst.app.times import iso
+from starburst.domain.clock import Pace
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.files import directory_name
+from starburst.runs.supervisor import line_times
 
 #: Bytes per read, and the longest line that is passed on in one piece.
 BLOCK = 1 << 16
@@ -32,6 +35,22 @@ class LogPart:
 
     attempt: int | None = None
     rank: int | None = None
+    #: Only lines from this time on, scheduler seconds; lines of unknown time are part of it.
+    since: float | None = None
+    #: Each line begins with its time, RFC 3339, or with "-" if that is unknown.
+    timestamps: bool = False
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether the times of lines are needed."""
+        return self.timestamps or self.since is not None
+
+    def show(self, line: str, at: float | None, pace: Pace) -> str:
+        """A line as it is written, "" if it is not part of this. `at`: its wall time, epoch seconds."""
+        when = None if at is None else pace.scheduler_time(at)
+        if when is not None and self.since is not None and when < self.since:
+            return ""
+        return f"{iso(when) or '-'} {line}" if self.timestamps else line
 
 
 @dataclass(slots=True)
@@ -73,6 +92,8 @@ class LogFile:
     attempt: int
     rank: int
     offset: int = 0
+    #: Where the line begins that was read last.
+    line_start: int = 0
 
     @property
     def name(self) -> str:
@@ -101,7 +122,12 @@ class LogFile:
         if final and rest:
             yield self._read(rest)
 
+    def times(self) -> line_times.LineTimes:
+        """When its lines were written, as far as that is known now."""
+        return line_times.read_times(str(self.path.with_name(line_times.NAME)))
+
     def _read(self, text: bytes) -> str:
+        self.line_start = self.offset
         self.offset += len(text)
         return text.decode(errors="replace")
 

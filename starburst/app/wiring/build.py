@@ -11,31 +11,38 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starburst.app.config import Config
+from starburst.app.config.caps import caps_of
 from starburst.app.config.home import Home
+from starburst.app.config.notify import NotifyRule
 from starburst.app.config.sites import CloudSection, KubernetesConfig, LocalClusterConfig, SkyConfig
 from starburst.app.daemon.controller import Companion, Controller, Surroundings
 from starburst.app.daemon.cron_ticker import CronTicker
 from starburst.app.daemon.home_lock import HomeLock
-from starburst.app.daemon.home_watch import keep_watch
+from starburst.app.daemon.home_watch import keep_watch, watch_home
 from starburst.app.daemon.observers import StepObserver, StepTimes
 from starburst.app.daemon.progress_inbox import ProgressInbox, inbox_of, reporting, together
 from starburst.app.daemon.prune import prune
 from starburst.app.daemon.reaper import ReapRules
+from starburst.app.daemon.retention import keep_small
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.daemon.wall_clock import steady_wall
 from starburst.app.errors import UserError
 from starburst.app.jobs.caps_view import open_books
 from starburst.app.jobs.intake import JobIntake
+from starburst.app.leadership.election import Election
+from starburst.app.notices.notifier import Notifier
+from starburst.app.notices.senders import deliver
 from starburst.app.reading.adopted import object_reader
 from starburst.app.wiring.kube_client import connect, need_kubernetes
 from starburst.app.wiring.stored import intake_rules
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.scheduler import Scheduler
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
+from starburst.runs.fence import NO_FENCE, LeaderFence
 from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
 from starburst.runs.processes import ProcessRunner
 from starburst.store.listings import queries
@@ -60,11 +67,12 @@ def build(
     observers: Sequence[StepObserver] = (),
     inbox: ProgressInbox | None = None,
     held: HomeLock | None = None,
+    election: Election | None = None,
 ) -> Controller:
     """A controller that resumes from the store. The config is stored too, for the other commands.
 
-    Progress that other threads put into `inbox` is reported to the controller while it runs. `held` is this
-    process's lock of the home; it shows a shortage that stops the scheduler to other processes.
+    Progress that other threads put into `inbox` is reported while it runs. `held`, this process's lock of the
+    home, shows shortages to other processes. `election`: what it leads by; None if none else can run.
 
     Raises:
         UserError: an extra that the config needs is not installed, or jobs live on a cluster of another kind.
@@ -72,7 +80,7 @@ def build(
     scheduler = restore(config.settings(), store.snapshot())
     _refuse_to_leave_behind(store, scheduler, config)
     open_books(store, scheduler, max(scheduler.state.now, queries.pace(store).scheduler_time(time.time())))
-    store.set_fact("config", config.model_dump(mode="json"))
+    store.set_fact("config", config.model_dump(mode="json", exclude={"store", "notify", "smtp"}))
     pace, wall = _pace(store, config), steady_wall()
 
     def now() -> float:
@@ -82,15 +90,17 @@ def build(
         if config.home.keep:
             await prune(home, time.time() - config.home.keep, jobs, machines)
 
-    cluster = _cluster(home, config, store, scheduler, held)
-    cloud = cloud_of(home, config, store, pace, now)
-    bus = _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud})
+    fence = NO_FENCE if election is None else election.fence
+    cluster = _cluster(home, config, store, scheduler, held=held, election=election)
+    cloud = cloud_of(home, config, store, pace, now, fence=fence)
     patience = ShortageRetry() if held is None else ShortageRetry(held.tell)
     beside = [
-        bus,
+        _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud}),
         None if inbox is None else inbox_of(inbox, scheduler),
         None if held is None else _watch_over(held, home, patience),
-        _cron(home, config, wall),
+        _cron(home, config, store, wall),
+        _notices(home, config, store),
+        _retention(store, config, pace, patience),
     ]
     return Controller(
         store,
@@ -106,19 +116,55 @@ def build(
             companion=together(beside, patience),
             observers=[StepTimes(store), *_tracing(config, store, pace), *observers],
             validates=config.debug.validates,
+            fence=fence,
         ),
     )
 
 
-def _cron(home: Home, config: Config, wall: Callable[[], float]) -> Companion:
+def _retention(store: Store, config: Config, pace: Pace, patience: ShortageRetry) -> Companion | None:
+    keep_s = config.home.keep
+    if not keep_s:
+        return None
+
+    async def run(_report: Report) -> None:
+        await keep_small(store, lambda: pace.scheduler_time(time.time() - keep_s), patience)
+
+    return run
+
+
+def _cron(home: Home, config: Config, leading: Store, wall: Callable[[], float]) -> Companion:
     async def run(report: Report) -> None:
-        with Store.open(home.database, BUSY_MS) as store:
+        with Store.open(home.store, BUSY_MS) as store:
+            store.fence = leading.fence
             await CronTicker(store, wall, config.limits.quota(config.queues)).run(report)
 
     return run
 
 
+def _notices(home: Home, config: Config, leading: Store) -> Companion | None:
+    if not config.notify:
+        return None
+
+    async def run(_report: Report) -> None:
+        with Store.open(home.store, BUSY_MS) as store:
+            store.fence = leading.fence
+            deliver_by = partial(_delivered, config)
+            await Notifier(store, config.notify, caps_of(config.caps), deliver_by).run()
+
+    return run
+
+
+async def _delivered(config: Config, rule: NotifyRule, text: str) -> bool:
+    return await deliver(rule, config.smtp, text)
+
+
 def _watch_over(held: HomeLock, home: Home, patience: ShortageRetry) -> Companion:
+    if isinstance(home.store, str):
+
+        async def look(_report: Report) -> None:
+            await watch_home(held, home.root, patience)
+
+        return look
     there = home.database.stat()
 
     async def run(_report: Report) -> None:
@@ -127,7 +173,15 @@ def _watch_over(held: HomeLock, home: Home, patience: ShortageRetry) -> Companio
     return run
 
 
-def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable[[], float]) -> Cloud:
+def cloud_of(
+    home: Home,
+    config: Config,
+    store: Store,
+    pace: Pace,
+    now: Callable[[], float],
+    *,
+    fence: LeaderFence = NO_FENCE,
+) -> Cloud:
     """The cloud of a config; its instances are tagged with this store's controller id.
 
     Raises:
@@ -146,6 +200,7 @@ def cloud_of(home: Home, config: Config, store: Store, pace: Pace, now: Callable
             controller=_controller_id(store),
             max_log=config.home.max_log,
             inputs=RunInputs(values_of(config), config.stores(), partial(_admit, config.tenancy())),
+            fence=fence,
         )
     run_as = config.on_this_machine().get("cloud", config.cloud).runs_as(home)
     checkpoints, max_log = checkpoints_of(home, config), config.home.max_log
@@ -230,7 +285,13 @@ def _refuse_to_leave_behind(store: Store, scheduler: Scheduler, config: Config) 
 
 
 def _cluster(
-    home: Home, config: Config, store: Store, scheduler: Scheduler, held: HomeLock | None
+    home: Home,
+    config: Config,
+    store: Store,
+    scheduler: Scheduler,
+    *,
+    held: HomeLock | None,
+    election: Election | None,
 ) -> Cluster:
     chosen, tenancy = config.cluster, config.tenancy()
     if isinstance(chosen, LocalClusterConfig):
@@ -247,32 +308,46 @@ def _cluster(
     from starburst.clusters.kubernetes.options import ClusterOptions  # noqa: PLC0415 - an optional dependency
     from starburst.clusters.kubernetes.runs.stalls import StartLimits  # noqa: PLC0415 - an optional dependency
 
-    intake = Store.open(home.database, BUSY_MS)
+    intake, fence = Store.open(home.store, BUSY_MS), NO_FENCE if election is None else election.fence
+    intake.fence = store.fence
+    controller = _controller_id(store)
+    shared = controller if election is not None and election.shared else None
     return KubernetesCluster(
-        lambda: connect(chosen),
+        lambda: connect(chosen, fence),
         JobIntake(store, intake, scheduler, config.limits.quota(config.queues)),
         ClusterOptions(
-            controller=_controller_id(store),
+            controller=controller,
             tenancy=tenancy,
             limits=StartLimits(chosen.bind_limit, chosen.start_limit),
             logs=home.cluster,
             read=object_reader(config, chosen, intake_rules(config)),
             queues=[queue.name for queue in config.queues],
             reporting=reporting(config, store),
-            lease=None if held is None else lease_options(chosen, home, held.stand_by),
+            lease=None if held is None else lease_options(chosen, home, held.stand_by, shared),
         ),
     )
 
 
 def lease_options(
-    cluster: KubernetesConfig, home: Home, stands_by: Callable[[str], None] = lambda _leader: None
+    cluster: KubernetesConfig,
+    home: Home,
+    stands_by: Callable[[str], None] = lambda _leader: None,
+    shared: str | None = None,
 ) -> LeaseOptions | None:
-    """Of the Lease by which several Starbursts share a cluster; None if the config wants none."""
-    from starburst.clusters.kubernetes.leadership import LeaseOptions, identity_of  # noqa: PLC0415 - an optional dependency
+    """Of the Lease by which several Starbursts share a cluster; None if the config wants none.
+
+    `shared` is the id of the store if several processes lead by turns on that: the Lease is theirs together.
+    """
+    from starburst.clusters.kubernetes.leadership import (  # noqa: PLC0415 - an optional dependency
+        LeaseOptions,
+        identity_of,
+        shared_identity,
+    )
 
     if cluster.lease is False:
         return None
-    identity, required = identity_of(home.root), cluster.lease is True
+    identity = identity_of(home.root) if shared is None else shared_identity(shared)
+    required = cluster.lease is True
     return LeaseOptions(cluster.lease_namespace or "", cluster.lease_name, identity, required, stands_by)
 
 
@@ -283,7 +358,7 @@ def _bus(
         return None
     from starburst.app.wiring.bus import bus_of  # noqa: PLC0415 - an optional dependency
 
-    return bus_of(home.database, config.bus, _controller_id(store), scheduler, sites)
+    return bus_of(home.store, config.bus, store, scheduler, sites)
 
 
 def _tracing(config: Config, store: Store, pace: Pace) -> list[StepObserver]:

@@ -44,9 +44,10 @@ def outbox_of(store: Store, bus: BusConfig) -> Outbox:
 
 
 def bus_of(
-    database: Path, bus: BusConfig, controller: str, scheduler: Scheduler, sites: Mapping[Site, RunSite]
+    database: Path | str, bus: BusConfig, leading: Store, scheduler: Scheduler, sites: Mapping[Site, RunSite]
 ) -> Companion:
-    """The companion that publishes to a broker and receives hints. `controller` is the store's id.
+    """The companion that publishes to a broker and receives hints. `leading` is the scheduler's store, which
+    `database` is opened as once more.
 
     Raises:
         UserError: the extra is not installed.
@@ -61,7 +62,7 @@ def bus_of(
     broker = Broker(
         bus.host,
         bus.port or (8883 if bus.tls else 1883),
-        client_id=f"starburst-{controller}",
+        client_id=f"starburst-{leading.fact('controller')}",
         username=bus.username,
         password_file=path(bus.password_file),
         tls=bus.tls,
@@ -72,6 +73,7 @@ def bus_of(
 
     async def run(report: Report) -> None:
         with Store.open(database) as store:  # the controller notices only writes of other connections
+            store.fence = leading.fence
             hints = hints_of(store, bus, scheduler, report, sites)
             outbox, topics = outbox_of(store, bus), Topics(bus.cluster)
             await MqttBus(broker, topics, outbox, hints=_heard(topics, bus), take=hints.take).run()
@@ -130,7 +132,7 @@ class StoreHintHandler:
         _refuse_others(user, (row.user for row in rows))
         if all(is_over(row.phase) for row in rows):
             raise HintRefusedError(HintOutcome.LATE)
-        submitting.cancel(self.store, rows)
+        submitting.cancel(self.store, rows, by=user or "")
 
     def throughput(self, hint: ThroughputHint, user: str | None) -> None:
         self._running(hint.job, hint.attempt, user)

@@ -12,6 +12,7 @@ from starburst.app.config.home import Home
 from starburst.app.config.sites import SkyConfig
 from starburst.app.errors import UserError
 from starburst.clouds.sky.access.cloud_api import ProvisionApi
+from starburst.clouds.sky.access.ports import SkyUnreachableError
 from starburst.clouds.sky.access.sdk import SdkApi
 from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
@@ -23,6 +24,7 @@ from starburst.clouds.sky.quotas import AwsQuotas
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
+from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
 
 #: The owner label of every instance that any Starburst rents.
 OWNER = "starburst"
@@ -39,11 +41,12 @@ def sky_cloud(
     controller: str,
     max_log: int,
     inputs: RunInputs | None = None,
+    fence: LeaderFence = NO_FENCE,
 ) -> SkyCloud:
     """The cloud that the config describes; checkpoints of its runs are fetched to `checkpoints`.
 
     `max_log` is the number of bytes kept of each task's output. `inputs` resolves ConfigMaps, Secrets and
-    volumes of the cluster for the runs.
+    volumes of the cluster for the runs. `fence` is asked before each call that changes something.
 
     Raises:
         UserError: SkyPilot is not installed, or its catalog cannot be read.
@@ -68,16 +71,27 @@ def sky_cloud(
         own_prices=config.prices is not None,
         max_log=max_log,
     )
+    sky, clouds = SdkApi(), ProvisionApi()
+    sky.fence = clouds.fence = transport.fence = partial(_refuse_unless_certain, fence)
     context = SkyContext(
-        SdkApi(),
-        ProvisionApi(),
+        sky,
+        clouds,
         transport,
         FileJournal(root / "notes"),
         clock,
         settings,
         inputs or RunInputs(),
+        fence.certain,
     )
     return SkyCloud(context, cached(partial(_read_and_warn, config, AwsQuotas())))
+
+
+def _refuse_unless_certain(fence: LeaderFence) -> None:
+    """Raises SkyUnreachableError, after which calls are tried again."""
+    try:
+        fence.check()
+    except NotCertainError as error:
+        raise SkyUnreachableError(str(error)) from None
 
 
 def sky_offers(config: SkyConfig) -> list[Offer]:

@@ -9,7 +9,7 @@ from starburst.app.config.sites import KubernetesConfig, SkyConfig
 from starburst.app.jobs.caps_view import open_books
 from starburst.core.model.events import NodesChanged, OffersChanged
 from starburst.core.scheduler import Scheduler
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from translator.carried import Carried

@@ -13,6 +13,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs.serializers import InstanceRow, Keys
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
+from starburst.app.times import iso
 from starburst.client import Client, RefusedError, StarburstError
 from starburst.domain.job import JobEdit
 from starburst.domain.money import Money
@@ -110,8 +111,16 @@ class HttpBackend:
     ) -> bool:
         found = False
         try:
-            wanted = {"attempt": part.attempt, "rank": part.rank}
-            for text in self.client.logs(row.id, follow=follow, note=note, **wanted):
+            texts = self.client.logs(
+                row.id,
+                follow=follow,
+                attempt=part.attempt,
+                rank=part.rank,
+                since=iso(part.since),
+                timestamps=part.timestamps,
+                note=note,
+            )
+            for text in texts:
                 write(text)
                 found = True
         except RefusedError as error:

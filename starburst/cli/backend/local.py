@@ -33,7 +33,7 @@ class LocalBackend:
         return now_of(self.store)
 
     def note_if_down(self) -> None:
-        note_if_down()
+        note_if_down(self.store)
 
     def jobs(
         self,
@@ -129,28 +129,28 @@ class LocalBackend:
         from starburst.app.jobs import submitting  # noqa: PLC0415
 
         rows = self.named(names)
-        submitting.cancel(self.store, rows, now=now)
+        submitting.cancel(self.store, rows, now=now, by=submitting.this_user())
         return rows
 
     def hold(self, names: Sequence[str]) -> list[JobRow]:
         from starburst.app.jobs import submitting  # noqa: PLC0415
 
         rows = self.named(names)
-        submitting.hold(self.store, rows)
+        submitting.hold(self.store, rows, by=submitting.this_user())
         return rows
 
     def release(self, names: Sequence[str]) -> list[JobRow]:
         from starburst.app.jobs import submitting  # noqa: PLC0415
 
         rows = self.named(names)
-        submitting.release(self.store, rows)
+        submitting.release(self.store, rows, by=submitting.this_user())
         return rows
 
     def requeue(self, names: Sequence[str]) -> list[JobRow]:
         from starburst.app.jobs import submitting  # noqa: PLC0415
 
         rows = self.named(names)
-        submitting.requeue(self.store, rows)
+        submitting.requeue(self.store, rows, by=submitting.this_user())
         return rows
 
     def edit(self, names: Sequence[str], edit: JobEdit) -> list[JobRow]:

@@ -6,7 +6,7 @@ import sys
 import time
 
 from starburst.app.config.home import Home
-from starburst.app.doctor.unknown_machines import MEND, forgotten, told
+from starburst.app.leadership.status import is_shared, leader_of, scheduler_of
 from starburst.cli.service.server import chosen
 from starburst.store.listings import queries
 from starburst.store.store import Store
@@ -19,15 +19,31 @@ def now_of(store: Store) -> float:
 
 def note_if_forgotten() -> None:
     """Print a note if SkyPilot has lost running machines of this home."""
-    if not chosen.get() and (lost := forgotten(Home.default())):
+    home = Home.default()
+    if chosen.get() or not (home.cloud / "sky").is_dir():
+        return
+    from starburst.app.doctor.forgotten_machines import (  # noqa: PLC0415 - where machines were rented only
+        MEND,
+        forgotten,
+        told,
+    )
+
+    if lost := forgotten(home):
         print(f"note: {told(lost)}; {MEND}", file=sys.stderr)
 
 
-def note_if_down() -> None:
-    """Print a note if no scheduler runs, or stands by: listings do not change, requests wait in the store."""
+def note_if_down(store: Store) -> None:
+    """Print a note if no scheduler runs, or stands by: listings do not change, requests wait in the store.
+
+    Of several replicas the note names the one that leads.
+    """
     home = Home.default()
-    running = home.scheduler()
+    running, leader = scheduler_of(home, store), leader_of(store)
     if running is None:
         print(f"note: no starburst runs in {home.root}; start it with: starburst up", file=sys.stderr)
     elif running.leader:
         print(f"note: this starburst stands by; {running.leader} leads the cluster", file=sys.stderr)
+    if leader is not None:
+        print(f"note: {leader.holder} leads (epoch {leader.epoch})", file=sys.stderr)
+    elif running is not None and is_shared(store):
+        print("note: no starburst leads now; one that stands by takes over within 15 s", file=sys.stderr)

@@ -36,17 +36,17 @@ def open_backend() -> Iterator[Backend]:
 
 
 @contextmanager
-def open_store(busy_ms: int | None = None) -> Iterator[Store]:
-    """The store of the default home, created if missing; `busy_ms` as for `Store.open`.
+def open_store(home: Home | None = None, busy_ms: int | None = None) -> Iterator[Store]:
+    """The store of a home, by default the default one, created if missing; `busy_ms` as for `Store.open`.
 
     Raises:
         UserError: the home cannot be used.
         StoreError: the database is busy or damaged, or the disk is full.
     """
-    home = Home.default()
+    home = home or Home.default()
     home.make()
     try:
-        with Store.open(home.database, busy_ms) as store:
+        with Store.open(home.store, busy_ms) as store:
             yield store
     except SQLAlchemyError as error:
-        raise UserError(f"{home.database}: {getattr(error, 'orig', None) or error}") from None
+        raise UserError(f"{home.store_name}: {getattr(error, 'orig', None) or error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from typing import Annotated
 
 import typer
@@ -13,8 +14,9 @@ from starburst.cli.backend.session import open_backend
 from starburst.cli.completion import complete_jobs, complete_queues
 from starburst.cli.jobs.cronjobs import steer_cron_jobs, without_cron_jobs
 from starburst.cli.jobs.names import job_ids
+from starburst.cli.jobs.request_answers import RequestAnswer, tell
 from starburst.cli.jobs.selection import PHASES, Selection
-from starburst.cli.output import say
+from starburst.cli.output import Format, OutputOption, say
 from starburst.domain.job import JobEdit, Phase, is_over
 from starburst.store.listings.queries import SUBMITTED, JobRow
 from translator.duration import seconds
@@ -55,12 +57,14 @@ def cancel(
         bool,
         typer.Option("--now", help="Give no grace; over HTTP for admins. Also for jobs that stop already."),
     ] = False,
+    output: OutputOption = Format.TABLE,
 ) -> None:
     """Cancel jobs, wherever they are. A running one gets SIGTERM and its grace first."""
     with open_backend() as backend:
         given, cron_jobs = without_cron_jobs(jobs)
-        steer_cron_jobs(backend, "cancel", cron_jobs)
+        told = steer_cron_jobs(backend, "cancel", cron_jobs)
         if cron_jobs and not (given or array):
+            tell(told, output)
             return
         names = job_ids(backend, [*given, *(array or ())])
         if names and (user or queue or all_):
@@ -71,9 +75,8 @@ def cancel(
                     "name the jobs to cancel, or choose them with --user, --queue, --array or --all"
                 )
             names = _confirmed(_open_jobs(backend, user, queue or ()), yes=yes)
-        for row in backend.cancel(names, now=now) if names else ():
-            said = f"is over already: {row.phase}" if is_over(row.phase) else "is being cancelled"
-            say(f"job/{row.id} {said}")
+        rows = backend.cancel(names, now=now) if names else []
+        tell([*told, *_answers(rows, _cancel_answer)], output)
         backend.note_if_down()
 
 
@@ -97,32 +100,30 @@ def _confirmed(rows: list[JobRow], *, yes: bool) -> list[str]:
     return [row.id for row in rows]
 
 
-def hold(jobs: Jobs) -> None:
+def hold(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
     """Keep jobs that wait out of the queue until they are released."""
     with open_backend() as backend:
         given, cron_jobs = without_cron_jobs(jobs)
-        steer_cron_jobs(backend, "hold", cron_jobs)
-        for row in backend.hold(job_ids(backend, given)) if given else ():
-            say(f"job/{row.id} {_hold_answer(row.phase)}")
+        told = steer_cron_jobs(backend, "hold", cron_jobs)
+        rows = backend.hold(job_ids(backend, given)) if given else []
+        tell([*told, *_answers(rows, _hold_answer)], output)
         backend.note_if_down()
 
 
-def release(jobs: Jobs) -> None:
+def release(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
     """Let held jobs wait again; their waits begin anew."""
     with open_backend() as backend:
         given, cron_jobs = without_cron_jobs(jobs)
-        steer_cron_jobs(backend, "release", cron_jobs)
-        for row in backend.release(job_ids(backend, given)) if given else ():
-            held = row.phase in (SUBMITTED, Phase.HELD.value)
-            say(f"job/{row.id} {'is being released' if held else f'is not held: it is {row.phase}'}")
+        told = steer_cron_jobs(backend, "release", cron_jobs)
+        rows = backend.release(job_ids(backend, given)) if given else []
+        tell([*told, *_answers(rows, _release_answer)], output)
         backend.note_if_down()
 
 
-def requeue(jobs: Jobs) -> None:
+def requeue(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
     """Stop what runs, with its grace, and let it wait again: a new wait, its old place in the queue."""
     with open_backend() as backend:
-        for row in backend.requeue(job_ids(backend, jobs)):
-            say(f"job/{row.id} {_requeue_answer(row.phase)}")
+        tell(_answers(backend.requeue(job_ids(backend, jobs)), _requeue_answer), output)
         backend.note_if_down()
 
 
@@ -134,14 +135,14 @@ def edit(
     ] = None,
     max_wait: Annotated[str, typer.Option(metavar="T", help="Leave for the cloud after this, in all.")] = "",
     estimate: Annotated[str, typer.Option(metavar="T", help="How long it will run.")] = "",
+    output: OutputOption = Format.TABLE,
 ) -> None:
     """Change jobs that wait: their priority, how long they wait, how long they will run."""
     change = JobEdit(priority, _span("--max-wait", max_wait), _span("--estimate", estimate))
     if not change.changes:
         raise UserError("name what to change, with --priority, --max-wait or --estimate")
     with open_backend() as backend:
-        for row in backend.edit(job_ids(backend, jobs), change):
-            say(f"job/{row.id} {_edit_answer(row.phase)}")
+        tell(_answers(backend.edit(job_ids(backend, jobs), change), _edit_answer), output)
         backend.note_if_down()
 
 
@@ -158,6 +159,18 @@ def _span(option: str, text: str) -> float | None:
             f"{option}: {text!r}: must be {'more than 0 and ' if not found_s else ''}at most {MAX_DAYS}d"
         )
     return found_s
+
+
+def _answers(rows: Iterable[JobRow], answer: Callable[[str], str]) -> list[RequestAnswer]:
+    return [RequestAnswer(row.id, answer(row.phase), row.phase) for row in rows]
+
+
+def _cancel_answer(phase: str) -> str:
+    return f"is over already: {phase}" if is_over(phase) else "is being cancelled"
+
+
+def _release_answer(phase: str) -> str:
+    return "is being released" if phase in (SUBMITTED, Phase.HELD.value) else f"is not held: it is {phase}"
 
 
 def _edit_answer(phase: str) -> str:

@@ -8,10 +8,11 @@ from datetime import datetime
 
 from starburst.app.jobs.cron_jobs import KIND
 from starburst.app.jobs.serializers import Keys
-from starburst.app.times import age, local_clock
+from starburst.app.times import age, local_clock, local_heading
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
-from starburst.cli.output import Column, Format, Listing, OutputOption, say
+from starburst.cli.jobs.request_answers import RequestAnswer
+from starburst.cli.output import Column, Format, Listing, OutputOption
 
 _PREFIX = f"{KIND}/"
 
@@ -33,14 +34,16 @@ def without_cron_jobs(texts: Iterable[str] | None) -> tuple[list[str], list[str]
     )
 
 
-def steer_cron_jobs(backend: Backend, how: str, names: Iterable[str]) -> None:
-    """Cancel, hold or release (`how`) CronJobs, and say so."""
+def steer_cron_jobs(backend: Backend, how: str, names: Iterable[str]) -> list[RequestAnswer]:
+    """Cancel, hold or release (`how`) CronJobs; what becomes of them and of their jobs."""
+    told = []
     for name in names:
         before = backend.steer_cron_job(how, name)
-        say(f"{_PREFIX}{before['id']} {_answer(how, suspended=bool(before['suspended']))}")
+        message = _answer(how, suspended=bool(before["suspended"]))
+        told.append(RequestAnswer(str(before["id"]), message, kind=_PREFIX.rstrip("/")))
         if how == "cancel":
-            for job_id in _jobs(before):
-                say(f"job/{job_id} is being cancelled")
+            told += [RequestAnswer(job_id, "is being cancelled") for job_id in _jobs(before)]
+    return told
 
 
 def _answer(how: str, *, suspended: bool) -> str:
@@ -62,7 +65,7 @@ def _when(key: str) -> Column[Keys]:
         text, now = row[key], time.time()
         return local_clock(now)(datetime.fromisoformat(str(text)).timestamp()) if text else ""
 
-    return Column(key.removesuffix("_at").upper(), show)
+    return Column(local_heading(key.removesuffix("_at").upper(), time.time()), show)
 
 
 def _since(row: Keys) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from starburst.app.jobs.serializers import decision_keys
-from starburst.app.times import local_clock
+from starburst.app.times import local_clock, local_heading
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.completion import complete_jobs
@@ -74,7 +74,7 @@ def listing(now: float) -> Listing[DecisionRow]:
         keys=decision_keys,
         columns=(
             Column("SEQ", lambda row: str(row.seq), wide=True, right=True),
-            Column("TIME", lambda row: clock(row.at), right=True),
+            Column(local_heading("TIME", now), lambda row: clock(row.at), right=True),
             Column("SUBJECT", lambda row: row.subject),
             Column("EVENT", lambda row: row.event, wide=True),
             Column("DECISION", lambda row: row.kind),

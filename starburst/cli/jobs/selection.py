@@ -84,8 +84,8 @@ def check_phases(phases: Sequence[str]) -> None:
             raise UserError(f"--phase: {phase!r} is not a phase; choose one of {', '.join(PHASES)}")
 
 
-def since_time(text: str, now: float) -> float:
-    """The time that `--since` means: a duration before `now`, or a date or time of the local zone.
+def since_time(text: str, now: float, option: str = "--since") -> float:
+    """The time that an option means: a duration before `now`, or a date or time of the local zone.
 
     Raises:
         UserError: the text is neither.
@@ -98,4 +98,4 @@ def since_time(text: str, now: float) -> float:
         return now - seconds(text)
     except ValueError:
         mend = "write a duration such as 2h or 7d, or a time such as 2026-03-02"
-        raise UserError(f"--since: {text!r}: {mend}") from None
+        raise UserError(f"{option}: {text!r}: {mend}") from None

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from starburst.app.jobs.serializers import job_keys, story_keys
-from starburst.app.times import age, local_clock
+from starburst.app.times import age, local_clock, local_heading
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.notes import note_if_forgotten
 from starburst.cli.backend.session import open_backend
@@ -143,7 +143,7 @@ def listing(now: float) -> Listing[JobRow]:
             Column("USER", lambda row: row.user, wide=True),
             Column("QUEUE", lambda row: row.queue, wide=True),
             Column("RUN", lambda row: str(row.attempt or ""), wide=True, right=True),
-            Column("SUBMITTED", lambda row: clock(row.submitted_at), wide=True),
+            Column(local_heading("SUBMITTED", now), lambda row: clock(row.submitted_at), wide=True),
             Column("EXIT", lambda row: "" if row.exit_code is None else str(row.exit_code), wide=True),
             Column("MESSAGE", lambda row: row.message, wide=True, narrow="fold"),
         ),

@@ -17,10 +17,10 @@ from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.jobs.apply_rest import apply_rest
 from starburst.cli.jobs.folding import array_members, array_title
-from starburst.cli.jobs.logs import show_log
 from starburst.cli.jobs.submit_options import COMMAND, SubmitOptions
 from starburst.cli.jobs.submit_sources import read_submission
 from starburst.cli.output import Format, print_data, say
+from starburst.cli.runs.logs import show_log
 from starburst.cli.tools.options import command
 from starburst.domain.job import Phase, is_over
 from starburst.visible import visible

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from starburst.app.directories.packing import SubmittersFiles
 from starburst.app.errors import UserError
@@ -15,7 +15,7 @@ from starburst.app.reading.sources import ManifestText
 from starburst.cli.jobs.submit_options import SubmitOptions
 from starburst.cli.output import say
 from translator.errors import ManifestErrors
-from translator.kinds.command_job import job_name
+from translator.kinds.command_job import name_of_command
 from translator.kinds.conversion import command_manifest, converted
 from translator.kinds.sbatch.directives import is_batch_script
 
@@ -51,7 +51,7 @@ def read_submission(options: SubmitOptions) -> SubmitSources:
     if not files:
         if not words or not words[0]:
             raise UserError(_NOTHING)
-        manifest = command_manifest(words, _name_of(words), local, overrides, ray=options.job.ray)
+        manifest = command_manifest(words, name_of_command(words), local, overrides, ray=options.job.ray)
         return SubmitSources([ManifestText(f"command {shlex.join(words[:1])}", json.dumps(manifest))])
     if options.job.ray:
         raise UserError("--ray: is for a command behind --, as in submit --ray --nodes 2 -- python train.py")
@@ -118,9 +118,3 @@ def _directory(path: Path) -> str:
     if not found.is_dir():
         raise UserError(f"--workdir: '{path}': is no directory; name one, or give --no-workdir")
     return str(found.resolve())
-
-
-def _name_of(command: Sequence[str]) -> str:
-    """The name of a job for a command: that of its script, else of its program."""
-    scripts = [PurePath(word).stem for word in command if PurePath(word).suffix in (".py", ".sh")]
-    return job_name(scripts[0] if scripts else PurePath(command[0]).name, "command")

@@ -1,8 +1,9 @@
-"""`starburst backup` and `restore`: a copy of the home's store, and its return."""
+"""`starburst backup`, `restore` and `migrate-store`: copies of the home's store, and its moves."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +13,13 @@ import typer
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
 from starburst.cli.output import say
-from starburst.store.backup import back_up, check, discard, stage, swap
+from starburst.store.engine import is_postgres
 from starburst.store.listings import queries
 from starburst.store.store import Store
+from starburst.store.upkeep.backup import back_up, back_up_server, check, discard, restore_server, stage, swap
+from starburst.store.upkeep.moving import move
+
+NOT_IN_IT = "jobs submitted since the backup are not in it, and machines rented since end: see starburst reap"
 
 
 def backup(
@@ -23,7 +28,10 @@ def backup(
     """Copy the store into one file, also while starburst runs."""
     home = Home.default()
     target = file or Path(f"starburst-{_stamp()}.db")
-    back_up(home.database, target)
+    if isinstance(home.store, str):
+        back_up_server(home.store, target)
+    else:
+        back_up(home.database, target)
     say(f"{target}: {_contents(target)}, of {home.root}")
 
 
@@ -40,13 +48,47 @@ def restore(
         try:
             contents = _contents(staged)
             if not yes:
-                _ask(f"put {file} ({contents}) in the place of {home.database}")
+                _ask(f"put {file} ({contents}) in the place of {home.store_name}")
+            if isinstance(home.store, str):
+                _restore_server(home, home.store, staged, contents)
+                return
             aside = home.database.with_name(f"{home.database.name}.before-{_stamp()}")
             swap(staged, home.database, aside)
         finally:
             discard(staged)
     say(f"{home.database}: restored, {contents}; what was there is {aside.name} beside it")
-    say("jobs submitted since the backup are not in it, and machines rented since end: see starburst reap")
+    say(NOT_IN_IT)
+
+
+def migrate_store(
+    file: Annotated[Path, typer.Argument(help="The starburst.db of a home.", metavar="SQLITE")],
+    url: Annotated[str, typer.Argument(help="An empty database: postgresql://USER@HOST/DATABASE.")],
+) -> None:
+    """Move a home's store from its SQLite file to PostgreSQL. Starburst must be down."""
+    if not is_postgres(url):
+        raise UserError(f"{url}: is no URL such as postgresql://USER@HOST/DATABASE; mend it")
+    check(file)
+    home = replace(Home(file.absolute().parent), url=url)
+    if file.absolute() != home.database:
+        raise UserError(
+            f"{file}: is not the {home.database.name} of a home; a backup comes in with starburst restore"
+        )
+    with home.lock():
+        moved = move(file, url)
+        home.remember_store()
+        aside = file.with_name(f"{file.name}.moved-{_stamp()}")
+        file.replace(aside)
+    rows = ", ".join(f"{count:,} {name}" for name, count in moved.items() if count)
+    say(f"{home.store_name}: has {rows}")
+    say(f"all commands on {home.root} use it from now on; what was there is {aside.name}")
+
+
+def _restore_server(home: Home, url: str, staged: Path, contents: str) -> None:
+    aside = home.root / f"starburst-before-{_stamp()}.db"
+    back_up_server(url, aside)
+    restore_server(staged, url)
+    say(f"{home.store_name}: restored, {contents}; what was there is {aside}")
+    say(NOT_IN_IT)
 
 
 def _ask(question: str) -> None:

@@ -64,7 +64,7 @@ def doctor(
 
 def _tokens(home: Home) -> list[Token]:
     try:
-        with Store.open(home.database) as store:
+        with Store.open(home.store) as store:
             return tokens.listed(store)
     except (StoreError, SQLAlchemyError):
         return []  # reported by the store's check

@@ -18,6 +18,7 @@ from starburst.app.config.home import Home
 from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.reaper import Fate, Reaper, ReapRules
 from starburst.app.errors import UserError
+from starburst.app.leadership.status import scheduler_of
 from starburst.app.times import age, iso
 from starburst.app.wiring.build import cloud_of, offers_of, reaping
 from starburst.app.wiring.stored import stored_config
@@ -87,7 +88,7 @@ def reap(
     set_up_log(text=sys.stderr.isatty())
     with open_store() as store:
         loaded = stored_config(store) if config is None else load_config(config)
-        with _alone(home, dry_run=dry_run) as is_down:
+        with _alone(home, store, dry_run=dry_run) as is_down:
             rules = reaping(loaded, store)
             rules = replace(rules, others=others, after_s=0.0 if is_down else rules.after_s)
             # The scheduler's process ends machines of the embedded cloud.
@@ -98,14 +99,15 @@ def reap(
     if output.for_people and ends:
         say(_summary(ends, found.left, dry_run=dry_run))
         if not dry_run:
-            note_if_down()
+            with open_store(home) as store:
+                note_if_down(store)
     raise typer.Exit(1 if found.left or (dry_run and ends) else 0)
 
 
 @contextmanager
-def _alone(home: Home, *, dry_run: bool) -> Iterator[bool]:
+def _alone(home: Home, store: Store, *, dry_run: bool) -> Iterator[bool]:
     """Whether no scheduler runs; the lock of the home keeps one from starting meanwhile."""
-    if home.scheduler_pid() is not None:
+    if scheduler_of(home, store) is not None:
         yield False
     elif dry_run:
         yield True

@@ -33,7 +33,7 @@ REMOTE = (
     "top",
 )
 #: Local commands that users may expect to ask the server.
-OF_THE_HOME = ("reap", "token", "doctor", "backup", "restore")
+OF_THE_HOME = ("reap", "token", "doctor", "backup", "restore", "drain")
 
 
 def choose(server: str, command: str, *, typed: bool, insecure: bool = False) -> None:

@@ -20,8 +20,7 @@ from starburst.domain.job import Submitter
 from starburst.store import tokens
 from starburst.store.tokens import Role, Token
 from translator.duration import seconds
-from translator.manifests.hints import DNS_LABEL
-from translator.manifests.manifest import DNS_SUBDOMAIN
+from translator.object_names import DNS_LABEL, DNS_SUBDOMAIN
 
 app = typer.Typer(
     help="Make, list or revoke tokens of the HTTP API.",

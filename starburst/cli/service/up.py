@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -18,23 +17,21 @@ import typer
 
 from starburst.app.config import Config, load_config
 from starburst.app.config.home import Home
-from starburst.app.daemon.controller import Controller
 from starburst.app.daemon.home_lock import HomeLock
-from starburst.app.daemon.progress_inbox import ProgressInbox
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.doctor.doctor import CheckStatus, trust_checks
 from starburst.app.errors import UserError
-from starburst.app.wiring.build import BUSY_MS, build
+from starburst.app.wiring.build import BUSY_MS
 from starburst.cli.backend.session import open_store
 from starburst.cli.service.doctor import look_at_sites
+from starburst.cli.service.replica import Replica
 from starburst.kube.errors import LeaseLostError
 from starburst.log import set_up_log
-from starburst.policy.waiting import hours
+from starburst.store.errors import FencedError
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.web.context import AppContext
 from starburst.web.serving.listen import listening, refuse_insecure_bind
-from starburst.web.serving.supervisor import answering
 
 
 class LogFormat(str, Enum):
@@ -52,31 +49,39 @@ def up(
     log_format: Annotated[
         LogFormat, typer.Option("--log-format", help="auto: text on a terminal, else JSON.")
     ] = LogFormat.AUTO,
+    standby: Annotated[
+        bool,
+        typer.Option("--standby", help="While another one leads this store stand by, and then take over."),
+    ] = False,
+    advertise: Annotated[
+        str,
+        typer.Option(
+            envvar="STARBURST_ADVERTISE",
+            metavar="URL",
+            help="Where those that stand by reach this one's API, if not where it listens.",
+        ),
+    ] = "",
 ) -> None:
     """Run the scheduler until Ctrl-C. Jobs that run go on without it and are found again."""
     loaded = load_config(config)
-    home = Home.default()
+    home = Home.default().keeping(loaded.store.url)
     text = log_format is LogFormat.TEXT or (log_format is LogFormat.AUTO and sys.stderr.isatty())
     set_up_log(text=text)
     os.umask(0o077)
     _raise_file_limit()
     _refuse_what_cannot_work(loaded, home)
-    with home.lock() as held, listening(loaded.http) as sock, _store_that_takes(held) as store:
+    with (
+        home.try_lock() if standby else home.lock() as held,
+        listening(loaded.http) as sock,
+        _usable_store(home, held, writes=not standby) as store,
+    ):
         refuse_insecure_bind(AppContext(home, store), loaded.http)
-        inbox = ProgressInbox()
-        controller = build(home, loaded, store, inbox=inbox, held=held)
-        log = structlog.get_logger()
-        log.info("up", home=str(home.root), pid=os.getpid(), jobs=len(controller.scheduler.state.jobs))
+        replica = Replica(home, loaded, store, held, sock, advertise, text=text)
         try:
-            asyncio.run(_run(controller, answering(home, loaded.http, sock, inbox, text=text)))
-        except LeaseLostError as error:  # whoever restarts it has it stand by
-            log.error("lease-lost", error=str(error))
+            asyncio.run(replica.run(standby=standby))
+        except (LeaseLostError, FencedError) as error:  # whoever restarts it has it stand by
+            structlog.get_logger().error("lease-lost", error=str(error))
             raise typer.Exit(1) from None
-        running = sum(record.alive for record in controller.scheduler.state.jobs.values())
-        log.info("down", running=running, machines=len(controller.scheduler.state.fleet.instances))
-        if controller.scheduler.state.fleet.instances:
-            lease = hours(loaded.cloud.lease)
-            log.warning("machines-run-on", note=f"they end by themselves in {lease} unless starburst is up")
 
 
 def _raise_file_limit() -> None:
@@ -87,14 +92,18 @@ def _raise_file_limit() -> None:
 
 
 @contextmanager
-def _store_that_takes(held: HomeLock) -> Iterator[Store]:
-    """The store once it can be written; waits while it is locked or the disk is full."""
+def _usable_store(home: Home, held: HomeLock, *, writes: bool) -> Iterator[Store]:
+    """The store once it can be read or, with `writes`, written; waits while it is locked or away, or the disk
+    is full. A leader that is gone may hold up those that write until another one leads.
+    """
+    home.remember_store()
     with ExitStack() as stack:
 
         async def opened() -> Store:
-            store = stack.enter_context(open_store(BUSY_MS))
+            store = stack.enter_context(open_store(home, BUSY_MS))
             try:
-                store.try_write()
+                if writes:
+                    store.try_write()
             except BaseException:
                 stack.close()
                 raise
@@ -123,16 +132,7 @@ def _refuse_what_cannot_work(config: Config, home: Home) -> None:
 
 def _at_work(home: Home) -> bool:
     """Whether jobs of this home run, or machines are rented for them."""
-    if not home.database.exists():
+    if not home.has_store:
         return False
-    with open_store() as store:
+    with open_store(home) as store:
         return queries.at_work(store)
-
-
-async def _run(controller: Controller, answering: AbstractAsyncContextManager[None]) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with answering:
-        await controller.run(stop)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,26 +10,23 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.readers.history import spread
 from sim.reports.advice import BUDGETS
-from sim.reports.advice import advise as choose
 from sim.reports.figures import require_matplotlib, write_figures
 from sim.spec import CHOICES, Spec, option
-from sim.sweep import SweepPoint, sweep
-from sim.trace import Trace
+from sim.sweep import sweeps
 from starburst.app.errors import UserError
 from starburst.app.wiring.stored import live_core
 from starburst.cli.backend.session import open_store
-from starburst.cli.output import Format, OutputOption, print_data
+from starburst.cli.output import Format, OutputOption
+from starburst.cli.tools.advise_report import TRACES, AdvisedTrace, print_advice
 from starburst.cli.tools.options import command
-from starburst.cli.tools.simulate_report import points_listing
 from starburst.cli.tools.traces import (
     HistoryOption,
-    JobsArgument,
+    OnOption,
     at_work,
-    check_all,
     jobs_of,
     make_directory,
+    tell,
     title_of,
 )
 from starburst.core.model.settings import Settings
@@ -39,6 +35,8 @@ from starburst.domain.node import Node
 DEFAULT = Spec()
 #: With fewer jobs the knee of the curve is mostly noise.
 FEW_JOBS = 500
+#: What the size of a cluster consists of.
+SIZES: Mapping[str, float | None] = dict.fromkeys(("nodes", "gpus_per_node", "cpus_per_node"))
 #: Policies that a budget has no effect on.
 WITHOUT_BUDGET = ("no-wait", "infinite")
 WITH_BUDGET = "|".join(name for name in CHOICES["waiting"] if name not in WITHOUT_BUDGET)
@@ -48,7 +46,9 @@ WITH_BUDGET = "|".join(name for name in CHOICES["waiting"] if name not in WITHOU
 class AdviseOptions:
     """All options of the command, in the order of `--help`."""
 
-    jobs: JobsArgument = None
+    jobs: Annotated[
+        list[str] | None, typer.Argument(metavar="JOBS…", help="Traces, or generators' specs.")
+    ] = None
     history: HistoryOption = False
     nodes: Annotated[
         int | None, typer.Option(metavar="N", help="Nodes of the cluster [64; with --history this home's].")
@@ -79,6 +79,7 @@ class AdviseOptions:
         DEFAULT.price_per_gpu_hour
     )
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the picture here.")] = None
+    on: OnOption = ""
     output: OutputOption = Format.TABLE
 
     def spec(self) -> Spec:
@@ -89,10 +90,10 @@ class AdviseOptions:
         """
         if self.waiting in WITHOUT_BUDGET:
             raise UserError(f"--waiting: {self.waiting!r}: has no budget to choose")
-        live, home = _at_home() if self.history else (Settings(), ())
+        live, home = settings_at_home() if self.history else (Settings(), ())
         names = ("nodes", "gpus_per_node", "cpus_per_node")
         return Spec(
-            **_cluster(home, {name: getattr(self, name) for name in names}),
+            **cluster_size(home, {name: getattr(self, name) for name in names}),
             waiting=self.waiting,
             budget_mode=self.budget_mode or live.budget_mode,
             t_max_h=self.t_max,
@@ -100,6 +101,7 @@ class AdviseOptions:
             warmup=self.warmup,
             price_per_gpu_hour=self.price_per_gpu_hour,
             hopeless=self.hopeless or live.hopeless,
+            max_slowdown=live.max_slowdown,
             order=live.order,
             out_of_order=live.out_of_order,
             backfill=live.backfill,
@@ -113,39 +115,31 @@ def advise(options: AdviseOptions) -> None:
     """Say which budget P to choose, by what each would have cost and delayed."""
     spec, out = options.spec(), options.out
     spec.check()
+    names: list[str | None] = [*options.jobs] if options.jobs else [None]
     if out is not None:
+        if len(names) > 1:
+            raise UserError("--out: is for one trace; leave it out, or give one JOBS")
         require_matplotlib()
         make_directory(out)
-    trace = jobs_of(options.jobs, history=options.history)
-    if options.history:
-        trace = _fitting(trace, spec)
-    check_all(trace, [spec])
-    with at_work(f"simulating {len(trace):,} jobs") as progress:
-        points = sweep(trace, spec, [BUDGETS], progress=progress)
+    traces = [jobs_of(name, history=options.history, specs=[spec]) for name in names]
+    with at_work(f"simulating {sum(map(len, traces)):,} jobs") as progress:
+        grids = sweeps([(trace, spec) for trace in traces], [BUDGETS], on=options.on, progress=progress)
     if out is not None:
-        write_figures(points, out, title_of(options.jobs, trace, [spec]))
-    if len(trace) < FEW_JOBS:
-        few = f"{len(trace)} jobs are few: the advice may be chance; from {FEW_JOBS} jobs on it is sounder"
-        print(f"note: {few}", file=sys.stderr)
-    _print(points, options.output)
+        write_figures(grids[0], out, title_of(names[0], traces[0], [spec]))
+    for name, trace in zip(names, traces, strict=True):
+        if len(trace) < FEW_JOBS:
+            few = (
+                f"{len(trace)} jobs are few: the advice may be chance; from {FEW_JOBS} jobs on it is sounder"
+            )
+            tell([few if len(names) == 1 else f"{name}: {few}"])
+    found = [AdvisedTrace.of(name or "", points) for name, points in zip(names, grids, strict=True)]
+    if len(found) == 1:
+        print_advice(found[0], options.output)
+    else:
+        TRACES.print(found, options.output)
 
 
-def _print(points: list[SweepPoint], output: Format) -> None:
-    advice = choose(points)
-    if output.for_people:
-        print("\n".join(advice.sentences), end="\n\n")
-    if output.for_people or output is Format.NAME:
-        points_listing(points).print(points, output)
-        return
-    told = {
-        "advised_budget": advice.budget_percent,
-        "sentences": list(advice.sentences),
-        "budgets": [point.as_dict() for point in points],
-    }
-    print_data(told, output)
-
-
-def _at_home() -> tuple[Settings, Sequence[Node]]:
+def settings_at_home() -> tuple[Settings, Sequence[Node]]:
     """How this home's `up` schedules, and its nodes as last reported; as configured if none ever were."""
     with open_store() as store:
         core = live_core(store)
@@ -153,8 +147,12 @@ def _at_home() -> tuple[Settings, Sequence[Node]]:
     return core.state.settings, [node for node in nodes if node.schedulable] or nodes
 
 
-def _cluster(home: Sequence[Node], given: Mapping[str, float | None]) -> dict[str, Any]:
-    """The simulated cluster's size: as given, else as it is at home, else the default."""
+def cluster_size(home: Sequence[Node], given: Mapping[str, float | None] = SIZES) -> dict[str, Any]:
+    """The simulated cluster's size: as given, else as it is at home, else the default.
+
+    Raises:
+        UserError: the nodes of the home are not alike.
+    """
     told = {name: value for name, value in given.items() if value is not None}
     missing = [option(name) for name in given if name not in told]
     if not home or not missing:
@@ -168,14 +166,3 @@ def _cluster(home: Sequence[Node], given: Mapping[str, float | None]) -> dict[st
     ((gpus, cpus, memory_gib),) = sizes
     as_here = {"nodes": len(home), "gpus_per_node": gpus, "cpus_per_node": cpus}
     return {**as_here, "memory_gib_per_node": memory_gib, **told}
-
-
-def _fitting(trace: Trace, spec: Spec) -> Trace:
-    """The jobs without those that leave at once under any budget, since the cluster cannot hold them."""
-    fitting, left_out = spread(trace, spec)
-    if not len(fitting):
-        raise UserError("--history: this cluster holds none of the jobs that have ended here; give --nodes")
-    if left_out:
-        note = f"note: --history: left out what this cluster cannot hold: {left_out} of {len(trace)} jobs"
-        print(note, file=sys.stderr)
-    return fitting

@@ -131,7 +131,7 @@ def _front(
     if file is not None and not history and is_packed(file):
         listed = read_jobs(file, cloud.kinds)
         return as_trace(listed), listed.__getitem__, cloud.kinds
-    trace = jobs_of(jobs, history=history)
+    trace = jobs_of(jobs, history=history, specs=[spec])
     largest = min(cloud.most_gpus, spec.gpus_per_node)
     sizes = gpus_per_task(trace, largest)
     lots = drawn(cloud.measured, gpus_of(packing.workloads), sizes, spec.seed)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sim.bound.best_possible import Yardstick
 from sim.reports.figures import require_matplotlib, write_figures
 from sim.reports.window import picture
 from sim.run import run
@@ -13,7 +16,7 @@ from starburst.cli.tools.options import command, typed
 from starburst.cli.tools.packed import simulate_packed_cloud
 from starburst.cli.tools.simulate_options import SimulateOptions
 from starburst.cli.tools.simulate_report import outcomes_csv, points_csv, points_listing, summary
-from starburst.cli.tools.traces import at_work, check_all, jobs_of, make_directory, title_of, write
+from starburst.cli.tools.traces import at_work, jobs_of, make_directory, title_of, write
 
 
 @command(SimulateOptions)
@@ -21,11 +24,16 @@ def simulate(options: SimulateOptions) -> None:
     """Replay a trace, or your own history, under any policy."""
     spec = options.cluster.spec()
     packing = options.packed.packing(typed(options.context), spec)
+    if options.on and (packing is not None or not options.axes):
+        raise UserError(
+            "--on: is for a grid of simulations without a packer; give --sweep, or leave out --on"
+        )
     if packing is not None:
         simulate_packed_cloud(options, packing, spec)
     elif options.axes:
-        if options.outcomes is not None:
-            raise UserError("--outcomes: is for one simulation; leave out --sweep or --outcomes")
+        for name, asked in (("--outcomes", options.outcomes), ("--bound", options.bound)):
+            if asked:
+                raise UserError(f"{name}: is for one simulation; leave out --sweep or {name}")
         _grid(options, spec, options.axes)
     else:
         _single(options, spec)
@@ -36,21 +44,32 @@ def _single(options: SimulateOptions, spec: Spec) -> None:
     spec.check()
     if options.out is not None:
         make_directory(options.out)
-    trace = jobs_of(options.jobs, history=options.history)
-    check_all(trace, [spec])
+    trace = jobs_of(options.jobs, history=options.history, specs=[spec])
     with at_work(f"simulating {len(trace):,} jobs"):
         done = run(trace, spec, options.engine)
+    freely = None
+    if spec.max_slowdown is not None:
+        freely = run(trace, replace(spec, max_slowdown=None), options.engine)
+    best = None
+    if options.bound:
+        with at_work("looking for the best possible"):
+            best = Yardstick(trace, spec, options.engine).beside(done.outcomes)
     if options.outcomes is not None:
         write("--outcomes", options.outcomes, outcomes_csv(trace, done.outcomes))
     if options.out is not None:
         write("--out", options.out / "outcomes.csv", outcomes_csv(trace, done.outcomes))
         write("--out", options.out / "gantt.svg", picture(trace, done.outcomes, spec))
     if options.output.for_people:
-        print("\n".join(summary(trace, spec, done)))
+        print("\n".join(summary(trace, spec, done, best, freely)))
     elif options.output is Format.NAME:
         print(f"simulation/{spec.waiting}")
     else:
-        print_data(done.as_dict(spec), options.output)
+        told = done.as_dict(spec)
+        if best is not None:
+            told["best_possible"] = best.as_dict(done.result, spec)
+        if freely is not None:
+            told["without_max_slowdown"] = {**freely.result.as_dict(), **freely.slowdowns.as_dict()}
+        print_data(told, options.output)
 
 
 def _grid(options: SimulateOptions, spec: Spec, texts: list[str]) -> None:
@@ -60,10 +79,9 @@ def _grid(options: SimulateOptions, spec: Spec, texts: list[str]) -> None:
     if options.out is not None:
         require_matplotlib()
         make_directory(options.out)
-    trace = jobs_of(options.jobs, history=options.history)
-    check_all(trace, [cell for _, cell in cells])
+    trace = jobs_of(options.jobs, history=options.history, specs=[cell for _, cell in cells])
     with at_work(f"simulating {len(trace):,} jobs") as progress:
-        points = sweep(trace, spec, axes, engine=options.engine, progress=progress)
+        points = sweep(trace, spec, axes, engine=options.engine, on=options.on, progress=progress)
     listing = points_listing(points)
     if options.out is not None:
         write("--out", options.out / "results.csv", points_csv(points))

@@ -14,7 +14,7 @@ from sim.spec import CHOICES, Spec
 from starburst.app.errors import UserError
 from starburst.cli.output import Format, OutputOption
 from starburst.cli.tools.packed_options import PackedOptions
-from starburst.cli.tools.traces import HistoryOption, JobsArgument
+from starburst.cli.tools.traces import HistoryOption, JobsArgument, OnOption
 
 DEFAULT = Spec()
 
@@ -58,6 +58,10 @@ class SpecOptions:
     max_wait: Annotated[float, typer.Option(metavar="H", help="Nothing waits longer; hours.")] = (
         DEFAULT.max_wait_h
     )
+    max_slowdown: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="No job waits so long that it takes X times its estimated run time."),
+    ] = None
     order: Annotated[
         str, typer.Option(metavar=one_of("order"), help="Of the queue; a discipline also places.")
     ] = DEFAULT.order
@@ -113,6 +117,7 @@ class SpecOptions:
             no_short_jobs_h=self.no_short_jobs,
             t_max_h=self.t_max,
             max_wait_h=self.max_wait,
+            max_slowdown=self.max_slowdown,
             order=self.order,
             out_of_order=self.out_of_order,
             backfill=self.backfill,
@@ -139,11 +144,15 @@ class SimulateOptions:
     cluster: SpecOptions = field(default_factory=SpecOptions)
     engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="What computes it.")] = "auto"
     outcomes: Annotated[Path | None, typer.Option(metavar="CSV", help="Write every job's story here.")] = None
+    bound: Annotated[
+        bool, typer.Option("--bound", help="How far from the best possible bill at the same delay.")
+    ] = False
     axes: Annotated[
         list[str] | None,
         typer.Option("--sweep", metavar="OPTION=V,V,…", help="Simulate a grid of values; may be repeated."),
     ] = None
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the table and figures here.")] = None
+    on: OnOption = ""
     packed: PackedOptions = field(default_factory=PackedOptions)
     output: OutputOption = Format.TABLE
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sim.readers import check_fits, read
-from sim.readers.history import from_records
+from sim.on_ray import check_address
+from sim.readers import check_fits, from_records, read, spread
 from sim.spec import Spec
 from sim.sweep import Progress
 from sim.trace import Trace
@@ -19,6 +19,7 @@ from starburst.app.errors import UserError
 from starburst.cli.backend.session import open_store
 from starburst.cli.service.server import refuse_history
 from starburst.store.listings import queries
+from starburst.visible import visible
 
 JobsArgument = Annotated[str | None, typer.Argument(metavar="JOBS", help="A trace, or a generator's spec.")]
 
@@ -34,8 +35,24 @@ HistoryOption = Annotated[
 ]
 
 
-def jobs_of(file: str | None, *, history: bool) -> Trace:
-    """The trace that was asked for; what its reader has to say goes to standard error."""
+def _address(address: str) -> str:
+    if address:
+        check_address("--on", address)
+    return address
+
+
+OnOption = Annotated[
+    str,
+    typer.Option(callback=_address, metavar="ray://HOST:PORT", help="Simulate on this Ray cluster."),
+]
+
+
+def jobs_of(file: str | None, *, history: bool, specs: Sequence[Spec]) -> Trace:
+    """The trace that was asked for; what is to be said of it goes to standard error.
+
+    Past jobs and published traces were made for another cluster: a job that exceeds a node becomes a gang,
+    and one that a cluster cannot hold is left out. In a trace of our own it is an error.
+    """
     if history == (file is not None):
         raise UserError("give either JOBS or --history")
     if file is None:
@@ -43,18 +60,37 @@ def jobs_of(file: str | None, *, history: bool) -> Trace:
             past = queries.past_jobs(store)
         if not past:
             raise UserError("--history: no job has finished here yet; give JOBS, a trace")
-        return from_records(past)
+        return fitting("--history", from_records(past), specs)
     found = read(file)
-    for note in found.notes:
-        print(f"note: {note}", file=sys.stderr)
+    tell(found.notes)
+    if found.published:
+        return fitting(file, found.trace, specs)
+    check_all(found.trace, specs)
     return found.trace
 
 
-def check_all(trace: Trace, specs: list[Spec]) -> None:
+def check_all(trace: Trace, specs: Sequence[Spec]) -> None:
     """Whether every job fits every cluster that is to be simulated."""
     clusters = {(spec.nodes, spec.gpus_per_node, spec.cpus_per_node): spec for spec in specs}
     for spec in clusters.values():
         check_fits(trace, spec)
+
+
+def fitting(name: str, trace: Trace, specs: Sequence[Spec]) -> Trace:
+    """The jobs without those that leave at once under any policy, since a cluster cannot hold them."""
+    fitting, left_out = spread(trace, specs)
+    if not len(fitting):
+        raise UserError(f"{name}: this cluster holds none of the {len(trace):,} jobs; give --nodes")
+    if left_out:
+        tell([f"{name}: left out what this cluster cannot hold: {left_out} of {len(trace)} jobs"])
+    check_all(fitting, specs)
+    return fitting
+
+
+def tell(notes: Iterable[str]) -> None:
+    """Notes on standard error."""
+    for note in notes:
+        print(visible(f"note: {note}"), file=sys.stderr)
 
 
 def title_of(file: str | None, trace: Trace, specs: list[Spec]) -> str:

@@ -17,7 +17,11 @@ from starburst.app.config import parse_config
 from starburst.app.config.scalars import ConfigLoader
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
+from starburst.app.wiring.build import offers_of
 from starburst.app.wiring.kube_client import connect, need_kubernetes
+from starburst.cli.tools.rented import machines_of
+from starburst.domain.cloud import Offer, OfferRules
+from starburst.domain.money import Money
 from starburst.visible import visible
 from translator.carried import CloudStorage
 from translator.errors import ManifestErrors
@@ -72,13 +76,18 @@ def translate(
     stores = at_home(stores, "default" if cluster is None else cluster.namespace)
     tasks = _translated(manifests, stores, cluster)
     translations = [reading.told(each) for reading, each in zip(readings, tasks, strict=True)]
+    offers = () if settings is None else _offers(settings)
+    rented = [machines_of(reading, offers) if offers and reading.manifest else "" for reading in readings]
     if output is TaskFormat.JSON:
-        print(json.dumps([_keys(found) for found in translations], indent=2, ensure_ascii=False))
+        keys = [_keys(found, rents) for found, rents in zip(translations, rented, strict=True)]
+        print(json.dumps(keys, indent=2, ensure_ascii=False))
     else:
         print("---\n".join(_yaml(found) for found in translations if found.task), end="")
     sys.stdout.flush()
-    for manifest, found in zip(manifests, translations, strict=True):
+    for manifest, found, rents in zip(manifests, translations, rented, strict=True):
         _tell(_title(manifest) if len(manifests) > 1 else "", found.report)
+        if rents:
+            print(visible(f"Starburst itself would rent {rents}"), file=sys.stderr)
     if any(found.refused(strict=strict) for found in translations):
         raise typer.Exit(2)
 
@@ -160,6 +169,22 @@ def _cluster(settings: _Settings) -> KubernetesConfig | None:
     return found if isinstance(found, KubernetesConfig) else None
 
 
+def _offers(settings: _Settings) -> Sequence[Offer]:
+    """The offers of the section `cloud`; none if it has none, or if they cannot be read here."""
+    section = settings.data.get("cloud") if isinstance(settings.data, dict) else None
+    if not isinstance(section, dict) or not section.keys() & {"kind", "offers"}:
+        return ()
+    others = {key: value for key, value in section.items() if key != "volumes"}  # read by `_stores`
+    cloud = parse_config({"cloud": others}, str(settings.path)).cloud
+    most = cloud.max_usd_per_hour
+    try:
+        found = offers_of(cloud)
+        return found if most is None else list(filter(OfferRules(ceiling=Money.of(most)).affords, found))
+    except UserError as error:
+        print(visible(f"what Starburst itself would rent is not known: {error}"), file=sys.stderr)
+        return ()
+
+
 def _stores(settings: _Settings) -> dict[str, CloudStorage]:
     """The field `cloud.volumes`."""
     report = ManifestReport(str(settings.path), 0)
@@ -175,12 +200,13 @@ def _yaml(found: Translation) -> str:
     return refused + as_yaml(found.without_secrets)
 
 
-def _keys(found: Translation) -> dict[str, Any]:
+def _keys(found: Translation, rents: str) -> dict[str, Any]:
     """A task as JSON keys, which are stable (docs/cli.md)."""
     report = [
         {"field": line.field, "verdict": line.verdict.value, "text": line.text} for line in found.report
     ]
-    return {"task": found.without_secrets or None, "report": report}
+    told = {"rents": rents} if rents else {}
+    return {"task": found.without_secrets or None, "report": report, **told}
 
 
 def _title(manifest: Mapping[str, Any]) -> str:

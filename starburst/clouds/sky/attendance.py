@@ -57,6 +57,8 @@ class Attendance:
         renews = machine.renewal_due and not self._misses
         lease_s = self._context.settings.lease_s if renews else None
         try:
+            if renews:
+                machine.expect_renewal()
             result = await self._exchanges.exchange(machine, lease_s)
         except (LocalError, OSError) as error:
             log.error("exchange-waits", instance=machine.id, error=str(error))

@@ -8,7 +8,14 @@ from functools import cached_property
 from pathlib import Path
 
 from starburst.aio import TaskSet, Wake
-from starburst.clouds.sky.access.ports import CloudApi, MachineTransport, SkyApi
+from starburst.clouds.sky.access.boundary import contained
+from starburst.clouds.sky.access.ports import (
+    CloudApi,
+    LocalError,
+    MachineTransport,
+    SkyApi,
+    SkyUnreachableError,
+)
 from starburst.clouds.sky.journal import Journal
 from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.runs.inputs import RunInputs
@@ -16,6 +23,7 @@ from starburst.clouds.sky.runs.logs import MAX_LOG
 from starburst.clouds.sky.runs.storage import all_mounts
 from starburst.core.model.events import Event
 from starburst.domain.clock import Pace
+from starburst.runs.fence import always
 from starburst.runs.ports import Report
 from starburst.runs.processes import unwatched
 from translator.carried import CloudStorage
@@ -73,7 +81,7 @@ class EventSink:
 
 @dataclass(frozen=True)
 class SkyContext:
-    """The collaborators of machines and runs."""
+    """The collaborators of machines and runs. What its ports raise is a `SkyError`, whoever raised it."""
 
     sky: SkyApi
     clouds: CloudApi
@@ -82,10 +90,18 @@ class SkyContext:
     clock: SkyClock
     settings: SkySettings
     inputs: RunInputs = field(default_factory=RunInputs)
+    #: Whether this process leads for certain; if not, exchanges renew leases and change nothing else.
+    certain: Callable[[], bool] = always
     report: EventSink = field(default_factory=EventSink, init=False)
     tasks: TaskSet = field(default_factory=TaskSet, init=False)
     #: Rung when a machine stops answering: its cloud is to be asked now.
     suspicion: Wake = field(default_factory=Wake, init=False)
+
+    def __post_init__(self) -> None:
+        # A failure of the transport's own code says nothing about the machine that was called.
+        ports = {"sky": SkyUnreachableError, "clouds": SkyUnreachableError, "transport": LocalError}
+        for name, foreign in ports.items():
+            object.__setattr__(self, name, contained(getattr(self, name), foreign))
 
     @cached_property
     def naming(self) -> Naming:

@@ -287,10 +287,10 @@ def cached(read: Callable[[], list[Offer]]) -> Callable[[], Awaitable[list[Offer
     async def offers() -> list[Offer]:
         try:
             last[:] = await in_thread(read)
-        except CatalogError as error:
+        except Exception as error:  # SkyPilot's and its libraries', too
             if not last:
-                raise
-            log.warning("catalog-not-read", error=str(error))
+                raise CatalogError(str(error) or type(error).__name__) from error
+            log.warning("catalog-not-read", error=f"{type(error).__name__}: {error}")
         return list(last)
 
     return offers

@@ -72,7 +72,11 @@ class AwsQuotas:
         quotas = self._known.get(offer.region) if offer.cloud == "aws" else None
         if not quotas:
             return ""
-        code = self._code(OfferName.parse(offer.name).instance_type, offer.spot)
+        try:
+            code = self._code(OfferName.parse(offer.name).instance_type, offer.spot)
+        except Exception as error:  # SkyPilot's, of its catalog
+            log.warning("quota-unknown", offer=offer.name, error=f"{type(error).__name__}: {error}")
+            return ""
         quota = quotas.get(code or "")
         if quota is None or offer.resources.cpus <= quota:
             return ""

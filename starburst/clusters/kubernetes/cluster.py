@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -31,6 +31,7 @@ from starburst.kube.access import READ_CLAIMS, READ_JOBS
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.features import Features, detect
+from starburst.kube.operator_kinds import kinds_served
 from starburst.kube.recorder import Recorder, reference_to
 from starburst.kube.reviews import may
 from starburst.runs.ports import AdoptionPort, Report, Run
@@ -39,6 +40,8 @@ log = structlog.get_logger()
 
 #: As which events are written.
 COMPONENT = "starburst"
+#: Wall seconds between looks for operators that were installed meanwhile.
+LOOK_FOR_KINDS_S = 60.0
 #: Wall seconds between tries to reach the server at the start.
 PAUSE_S = 2.0
 #: Statuses of a server that is only about to come up, or has too much to do.
@@ -65,7 +68,8 @@ class KubernetesCluster:
         #: Reports from before `watch` was called.
         self._early: list[Event] = []
         self._report: Report = self._early.append
-        self._registry = RunRegistry(RunIdentity(desk, options.controller), self._restarts)
+        identity = RunIdentity(desk, options.controller, options.tenancy.namespace)
+        self._registry = RunRegistry(identity, self._restarts)
         self._writer = ObjectWriter(desk, self._registry, options, self._tell, self._follow)
         self._watcher: ClusterWatcher | None = None
         #: Namespaces in which runs were started by this process.
@@ -150,8 +154,10 @@ class KubernetesCluster:
             report=report,
         )
         try:
-            for namespace in await self._job_namespaces(api):
+            namespaces = await self._job_namespaces(api)
+            for namespace in namespaces:
                 watcher.watch_jobs(namespace)
+            await _watch_kinds(api, watcher, namespaces)
             self._watcher = watcher
             for job_id in self._desk.claiming():
                 submission = self._desk.submission(job_id)
@@ -159,6 +165,7 @@ class KubernetesCluster:
                     self._claims(job_id, submission)
             parts = {
                 "watches": watcher.run(),
+                "kinds": _look_for_kinds(api, watcher, namespaces),
                 "status": status_writer.run(),
                 "adoption": adoption.run(),
                 "events": recorder.run(),
@@ -264,3 +271,16 @@ class KubernetesCluster:
         if leadership is not None:
             self._election.ensure("lease", leadership.run)
         return api, features, leadership
+
+
+async def _look_for_kinds(api: Api, watcher: ClusterWatcher, namespaces: Collection[str]) -> None:
+    while True:
+        await asyncio.sleep(LOOK_FOR_KINDS_S)
+        await _watch_kinds(api, watcher, namespaces)
+
+
+async def _watch_kinds(api: Api, watcher: ClusterWatcher, namespaces: Collection[str]) -> None:
+    """Watch the kinds of operators that are there by now, in each of the namespaces."""
+    for namespace in namespaces:
+        for kind in await kinds_served(api, namespace):
+            watcher.watch_kind(kind, namespace)

@@ -46,6 +46,11 @@ def identity_of(home: Path) -> str:
     return f"{socket.gethostname()}:{home}"
 
 
+def shared_identity(controller: str) -> str:
+    """Of all processes that lead by turns on the store with this id."""
+    return f"store:{controller}"
+
+
 async def lease_namespace(api: Api, wanted: str) -> str:
     """Where the Lease is. Raises ApiError, ApiUnreachableError."""
     if wanted:
@@ -164,5 +169,11 @@ async def take_part(
         return None
     who = LeaseCandidate(namespace, options.name, options.identity)
     leadership = Leadership(await connect(), who, options.stands_by)
-    api.fence = leadership.fence
+    of_store = api.fence
+
+    def fence() -> None:
+        of_store()
+        leadership.fence()
+
+    api.fence = fence
     return leadership

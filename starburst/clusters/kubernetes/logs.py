@@ -7,12 +7,13 @@ import os
 import re
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO, ClassVar, NamedTuple
 
 import structlog
 
-from starburst.clusters.kubernetes.manifest import namespace_of
+from starburst.clusters.kubernetes.manifest import is_managed, namespace_of
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import Adopted, Workload
 from starburst.kube import names
@@ -21,6 +22,7 @@ from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import OVER
 from starburst.kube.resources import PODS, Object
 from starburst.runs.attempt_dir import AttemptDir
+from starburst.runs.supervisor.line_times import EVERY_S, NAME, note_time
 
 log = structlog.get_logger()
 
@@ -37,6 +39,8 @@ _KUBELETS = re.compile(
     rb"|failed to try resolving symlinks in path ).*",
     re.DOTALL,
 )
+#: What it puts before each line if asked for times; the zone is UTC in practice, where it writes Z.
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(?:Z|\+00:00) ")
 #: Statuses of the server for a log that does not exist yet, or not any more.
 _NO_LOG = (400, 404)
 
@@ -99,7 +103,7 @@ class LogKeeper:
         container = item["spec"]["containers"][0]["name"]
         file: _TailFile | None = None
         try:
-            async for line in _written(self._api, namespace, pod, container, follow=True):
+            async for line in _written(self._api, namespace, pod, container, follow=True, timed=True):
                 if file is None:
                     file = _TailFile(_directory(target), self._limit)
                 file.write(line)
@@ -124,11 +128,15 @@ class _TailFile:
         self._limit = limit
         self._file: IO[bytes] = path.open("wb", buffering=0)
         self._size = 0
+        #: Offsets and times of lines, one a second.
+        self._times: list[tuple[int, float]] = []
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: PodLine) -> None:
         """Add to the end."""
-        self._file.write(piece)
-        self._size += len(piece)
+        if piece.at is not None and not (self._times and piece.at < self._times[-1][1] + EVERY_S):
+            self._times.append((self._size, piece.at))
+        self._file.write(piece.text)
+        self._size += len(piece.text)
         if self._size > 2 * self._limit:
             self._shorten()
 
@@ -137,6 +145,8 @@ class _TailFile:
         if self._size > self._limit:
             self._shorten()
         self._file.close()
+        for offset, at in self._times:
+            note_time(str(self._path.with_name(NAME)), offset, at)
 
     def _shorten(self) -> None:
         self._file.close()
@@ -148,7 +158,8 @@ class _TailFile:
         staging.write_bytes(end)
         staging.replace(self._path)
         self._file = self._path.open("ab", buffering=0)
-        self._size = len(end)
+        cut, self._size = self._size - len(end), len(end)
+        self._times = [(max(0, offset - cut), at) for offset, at in self._times]
 
 
 async def find_pod_logs(
@@ -162,7 +173,7 @@ async def find_pod_logs(
     """
     namespace = namespace_of(workload, default_namespace)
     adopted = workload.adopted
-    if adopted is None:
+    if adopted is None or is_managed(workload):
         items = await api.list(PODS, namespace, f"{names.JOB}={job_id}")
     elif adopted.kind == "Pod":
         found = await api.find(PODS, namespace, adopted.name)
@@ -211,36 +222,64 @@ def _is_of(item: Object, adopted: Adopted) -> bool:
     return any(owner["uid"] == adopted.uid for owner in owners)
 
 
-async def lines(api: Api, source: PodLog, *, skip: int, follow: bool) -> AsyncIterator[bytes]:
+class PodLine(NamedTuple):
+    """A line of a container's output, or a part of a long one."""
+
+    text: bytes
+    #: When it was written, epoch seconds; None if that was not asked for, or is unknown.
+    at: float | None
+
+
+async def lines(
+    api: Api, source: PodLog, *, skip: int, follow: bool, timed: bool = False
+) -> AsyncIterator[PodLine]:
     """Lines after the first `skip` bytes, the last maybe half; `follow` goes on until the container ends.
 
     Raises:
         ApiError: the server says no, other than that there is no log yet, or no pod any more.
         UnreachableError: the stream broke off.
     """
-    written = _written(api, source.namespace, source.pod, source.container, follow=follow)
+    written = _written(api, source.namespace, source.pod, source.container, follow=follow, timed=timed)
     try:
-        async for line in written:
+        async for line, at in written:
             passed, skip = line[skip:], max(0, skip - len(line))
             if passed:
-                yield passed
+                yield PodLine(passed, at)
     except ApiError as error:
         if error.status not in _NO_LOG:
             raise
 
 
 async def _written(
-    api: Api, namespace: str, pod: str, container: str, *, follow: bool
-) -> AsyncIterator[bytes]:
+    api: Api, namespace: str, pod: str, container: str, *, follow: bool, timed: bool
+) -> AsyncIterator[PodLine]:
     """The output of a container, by lines; very long ones in parts."""
-    rest = b""
-    async for piece in api.log(namespace, pod, follow=follow, query={"container": container}):
+    query = {"container": container, **({"timestamps": "true"} if timed else {})}
+    rest, at, begins = b"", None, True
+    async for piece in api.log(namespace, pod, follow=follow, query=query):
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
-            yield line + b"\n"
+            text, at = _split_time(line) if timed and begins else (line, at)
+            yield PodLine(text + b"\n", at)
+            begins = True
         if len(rest) > LONGEST_LINE:
-            yield rest
-            rest = b""
+            rest, at = _split_time(rest) if timed and begins else (rest, at)
+            yield PodLine(rest, at)
+            rest, begins = b"", False
     rest = _KUBELETS.sub(b"", rest)
+    rest, at = _split_time(rest) if timed and begins else (rest, at)
     if rest:
-        yield rest
+        yield PodLine(rest, at)
+
+
+def _split_time(line: bytes) -> tuple[bytes, float | None]:
+    """A line without the time that the kubelet put before it, and that time."""
+    found = _STAMP.match(line)
+    if found is None:
+        return line, None
+    whole, fraction = found.groups()
+    try:
+        at = datetime.strptime(whole.decode(), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+    except ValueError:  # it is a part of what the container wrote
+        return line, None
+    return line[found.end() :], at.timestamp() + float(fraction or b"0")

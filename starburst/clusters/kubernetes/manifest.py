@@ -10,6 +10,7 @@ from typing import Any
 from starburst.domain.job import Adopted, Site, Workload
 from starburst.kube import names
 from starburst.kube.features import Features
+from starburst.kube.operator_kinds import resource_named
 from starburst.kube.resources import Object
 from starburst.runs.files import directory_name
 from starburst.runs.peers import POD_PORT, gang_variables
@@ -19,6 +20,8 @@ from translator.manifests.tenancy import CHECKPOINT_VOLUME
 
 #: Where a job finds its checkpoints, if the config names a volume for them.
 CHECKPOINT_DIR = "/starburst/checkpoints"
+#: Where the pods of a gang find the addresses of all, and the volume of that file.
+HOSTS_FILE, _HOSTS_VOLUME = "/starburst/peers/hosts", "starburst-peers"
 #: A finished Job is kept this long, unless its user says otherwise.
 KEEP_S = 7 * 86_400
 #: What MASTER_ADDR is for pods, which have no names: Chakra writes it on each when it binds it.
@@ -134,8 +137,10 @@ def placed(run: Run, decision: str) -> dict[str, str]:
 
 
 def is_managed(workload: Workload) -> bool:
-    """Whether a user made the Job of it for Starburst to manage: its runs have Jobs of their own."""
+    """Whether a user made an object for Starburst to manage: its runs have Jobs of their own."""
     text = workload.manifest or ""
+    if workload.adopted is not None and workload.adopted.kind not in ("Job", "Pod"):
+        return True  # an operator's, which lies suspended
     if workload.adopted is None or MANAGED_BY_US not in text:
         return False  # most jobs: nothing is parsed
     return bool(_manifest(workload)["spec"].get("managedBy") == MANAGED_BY_US)
@@ -145,7 +150,8 @@ def _owned_by(adopted: Adopted | None) -> Object:
     """The metadata by which the Job of a run goes with the Job that it is run for."""
     if adopted is None:
         return {}
-    owner = {"apiVersion": "batch/v1", "kind": adopted.kind, "name": adopted.name, "uid": adopted.uid}
+    version = resource_named(adopted.kind).api_version
+    owner = {"apiVersion": version, "kind": adopted.kind, "name": adopted.name, "uid": adopted.uid}
     return {"ownerReferences": [{**owner, "blockOwnerDeletion": False}]}
 
 
@@ -238,6 +244,9 @@ def _mark_template(
     peers = {} if in_turn else _peers(run, spec.get("subdomain") if indexed else None)
     if peers.get("MASTER_ADDR") == _MASTER:
         template["metadata"]["annotations"].setdefault(names.MASTER_ADDR, "")
+    if peers:
+        template["metadata"]["annotations"].setdefault(names.HOSTS, "")
+        _mount_hosts(spec)
     for container in spec["containers"]:
         taken = {variable["name"] for variable in ours}
         theirs = [variable for variable in container.get("env") or () if variable["name"] not in taken]
@@ -255,6 +264,18 @@ def _mark_template(
         }
         for container in spec["containers"]:
             container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
+
+
+def _mount_hosts(spec: Object) -> None:
+    """The file with the addresses of a gang, which its kubelet keeps as the annotation is."""
+    item = {"path": "hosts", **_field(f"metadata.annotations['{names.HOSTS}']")}
+    spec["volumes"] = [
+        *(spec.get("volumes") or ()),
+        {"name": _HOSTS_VOLUME, "downwardAPI": {"items": [item]}},
+    ]
+    mount = {"name": _HOSTS_VOLUME, "mountPath": HOSTS_FILE.rpartition("/")[0], "readOnly": True}
+    for container in spec["containers"]:
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
 
 
 def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Object]:
@@ -291,6 +312,7 @@ def _peers(run: Run, subdomain: str | None) -> dict[str, Any]:
     first = f"{object_name(run.job.id, run.attempt)}-0.{subdomain}"
     known["MASTER_ADDR"] = first if subdomain else _MASTER
     known |= {"RANK": rank, "NODE_RANK": rank, "SKYPILOT_NODE_RANK": rank, "SKYPILOT_NUM_NODES": str(size)}
+    known["STARBURST_HOSTS_FILE"] = HOSTS_FILE
     known["SKYPILOT_NUM_GPUS_PER_NODE"] = str(run.slots[0].resources.gpus)
     return known
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import Phase
 from starburst.kube.objects import JobView
+from starburst.kube.operator_kinds import OperatorKind
 from starburst.kube.resources import Object
 
 #: Reasons and messages of the Job controller (batch/v1).
@@ -61,6 +62,31 @@ def live_status(view: JobView, record: JobRecord, tasks: int, now: str) -> Objec
     if active and view.started_at is None:
         status["startTime"] = now
     return status
+
+
+def operator_status(kind: OperatorKind, status: Object, record: JobRecord, now: str) -> Object:
+    """What is to be changed in the status of an operator's object, so that it has ended as its job did.
+
+    Operators leave what has ended alone. Each of them knows its own words only, which are used here.
+    """
+    done = record.phase is Phase.SUCCEEDED
+    message = f"{record.message}; ran in the {site_of(record)}"
+    if not kind.succeeded[0]:  # RayJob
+        ended = "SUCCEEDED" if done else "STOPPED" if record.phase is Phase.CANCELLED else "FAILED"
+        deployment = "Complete" if done else "Failed"
+        found = {"jobStatus": ended, "jobDeploymentStatus": deployment, "message": message, "endTime": now}
+        return found if done else {**found, "reason": "AppFailed"}
+    end, reason = kind.succeeded if done else kind.failed
+    times = {"lastTransitionTime": now}
+    changes: Object = {}
+    if kind.resource.api_version.startswith("kubeflow.org/"):
+        times["lastUpdateTime"] = now
+        changes = {"completionTime": now, "replicaStatuses": status.get("replicaStatuses") or {}}
+    elif kind.name == "JobSet":
+        changes = {"terminalState": end}
+    known = [each for each in status.get("conditions") or () if each["type"] != end]
+    condition = {"type": end, "status": "True", "reason": reason, "message": message, **times}
+    return {**changes, "conditions": [*known, condition]}
 
 
 def pod_status(record: JobRecord) -> Object:

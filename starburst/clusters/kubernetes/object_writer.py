@@ -30,7 +30,8 @@ from starburst.kube.api import Api
 from starburst.kube.errors import ApiError
 from starburst.kube.features import Features
 from starburst.kube.objects import JobView, PodView, read_job, read_pod
-from starburst.kube.resources import JOBS, PODS, Object, Resource
+from starburst.kube.operator_kinds import resource_named
+from starburst.kube.resources import JOBS, PODS, Object
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.ports import AdoptionPort, Report, Run
 
@@ -80,7 +81,7 @@ class ObjectWriter:
 
     async def _is_there(self, api: Api, adopted: Adopted) -> bool:
         """Whether the very Job that its user made is there, and stays."""
-        there = await api.find(_resource(adopted.kind), adopted.namespace, adopted.name)
+        there = await api.find(resource_named(adopted.kind), adopted.namespace, adopted.name)
         metadata = {} if there is None else there["metadata"]
         return metadata.get("uid") == adopted.uid and "deletionTimestamp" not in metadata
 
@@ -118,7 +119,7 @@ class ObjectWriter:
 
     async def _place(self, api: Api, features: Features, run: Run, adopted: Adopted, why: str) -> None:
         """Let Chakra bind the pods of an adopted object; a withdrawn Job creates new ones."""
-        resource = _resource(adopted.kind)
+        resource = resource_named(adopted.kind)
         there = await api.find(resource, adopted.namespace, adopted.name)
         if there is not None and await self._cleared(api, run, _view(adopted.kind, there)):
             there = None
@@ -171,12 +172,13 @@ class ObjectWriter:
         return kind == "Pod" or run.job.id in self._cleared_jobs or not seen
 
     async def _cleared(self, api: Api, run: Run, view: JobView | PodView) -> bool:
-        """Whether a Pod or failed Job was of an earlier run that has ended, and is deleted now."""
+        """Whether a Pod, or a Job that failed or never ran, was of an earlier run, and is deleted now."""
         key = self._registry.key_of(view)
         if key is None or key[0] != run.job.id or key[1] >= run.attempt:
             return False
         if isinstance(view, JobView):
-            if view.end != "Failed":
+            earlier = self._registry.get(key)
+            if view.end != "Failed" and not (earlier is not None and earlier.void):
                 return False
         elif not view.over:
             if not view.deleting and not view.node:
@@ -187,7 +189,7 @@ class ObjectWriter:
         how = "Background" if isinstance(view, JobView) else ""
         await api.delete(resource, view.namespace, view.name, uid=view.uid, grace_s=0, propagation=how)
         if isinstance(view, JobView) and await api.find(JOBS, view.namespace, view.name) is not None:
-            raise RuntimeError(f"the failed Job of {key[0]} is still there")
+            raise RuntimeError(f"the earlier Job of {key[0]} is still there")
         return True
 
     async def end(
@@ -199,7 +201,7 @@ class ObjectWriter:
         """
         unit = self._registry.get(key)
         kind, namespace, name, adopted = self._object_of(key, unit)
-        resource = _resource(kind)
+        resource = resource_named(kind)
         there = await api.find(resource, namespace, name)
         view = None if there is None else _view(kind, there)
         active = unit.active if unit is not None else []
@@ -303,10 +305,6 @@ def _end_marks(
     if isinstance(view, JobView) and not view.suspended:
         return {names.NODES: "", names.KEPT: None}
     return {names.NODES: ""}
-
-
-def _resource(kind: str) -> Resource:
-    return JOBS if kind == "Job" else PODS
 
 
 def _resumed(view: JobView, tasks: int, time_limit_s: float | None, features: Features, now: float) -> Object:

@@ -14,7 +14,13 @@ import structlog
 
 from starburst.clusters.kubernetes.adoption.holds import SUSPENDED
 from starburst.clusters.kubernetes.manifest import withdrawn
-from starburst.clusters.kubernetes.object_status import job_status, live_status, pod_status, site_of
+from starburst.clusters.kubernetes.object_status import (
+    job_status,
+    live_status,
+    operator_status,
+    pod_status,
+    site_of,
+)
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.sweeper import is_run_of
@@ -25,9 +31,9 @@ from starburst.kube import names
 from starburst.kube.api import STRATEGIC, Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.features import Features
-from starburst.kube.objects import JobView, PodView
+from starburst.kube.objects import JobView, PodView, resource_of
 from starburst.kube.recorder import EventType, Recorder, api_time, reference_to
-from starburst.kube.resources import JOBS, PODS, Object, Resource
+from starburst.kube.resources import JOBS, PODS, Object
 from starburst.runs.ports import AdoptionPort
 
 log = structlog.get_logger()
@@ -181,6 +187,8 @@ class StatusWriter:
         view = self._objects.get(job_id)
         if view is None or view.deleting or (_ended(view) and names.LOGS in view.annotations):
             return
+        if isinstance(view, JobView) and view.released:
+            return  # its operator writes its status
         record = self._desk.record(job_id)
         if record is None:
             return
@@ -206,7 +214,7 @@ class StatusWriter:
         self._to_keep.discard(record.id)
         if annotations:
             body = {"metadata": {"uid": view.uid, "annotations": annotations}}
-            await self._api.patch(_resource(view), view.namespace, view.name, body)
+            await self._api.patch(resource_of(view), view.namespace, view.name, body)
 
     async def _withdraw(self, view: JobView) -> None:
         """Take the pods of a Job away and keep the Job, since it is not to run here."""
@@ -222,6 +230,9 @@ class StatusWriter:
                 self._emptying[view.uid] = record.id
             else:
                 self._emptying.pop(view.uid, None)
+                if view.operator is not None:
+                    await self._end_operators(view, record)
+                    return
                 unit = self._registry.get((record.id, record.attempt)) if view.managed else None
                 run = unit.view if unit is not None and isinstance(unit.view, JobView) else None
                 status = job_status(view, record, len(record.job.tasks), api_time(time.time()), run)
@@ -230,6 +241,16 @@ class StatusWriter:
         elif not view.node:
             body = {"status": pod_status(record)}
             await self._api.patch(PODS, view.namespace, view.name, body, sub="status")
+
+    async def _end_operators(self, view: JobView, record: JobRecord) -> None:
+        """Write the end of an operator's object, whose status has no patch that merges its conditions."""
+        there = await self._api.find(resource_of(view), view.namespace, view.name)
+        if there is None or view.operator is None:
+            return
+        status = operator_status(view.operator, there.get("status") or {}, record, api_time(time.time()))
+        version = there["metadata"]["resourceVersion"]
+        body = {"metadata": {"uid": view.uid, "resourceVersion": version}, "status": status}
+        await self._api.patch(resource_of(view), view.namespace, view.name, body, sub="status")
 
     async def _let_vanish(self, view: JobView, job_id: str) -> None:
         """Give the Job of an ended run the time to live that its user wrote."""
@@ -251,7 +272,7 @@ class StatusWriter:
         if names.TTL in view.annotations:
             annotations[names.TTL] = None
         body = {"metadata": {"uid": view.uid, "annotations": annotations}, **_time_to_live(view)}
-        await self._api.patch(_resource(view), view.namespace, view.name, body)
+        await self._api.patch(resource_of(view), view.namespace, view.name, body)
 
     async def _show(self, view: JobView | PodView, record: JobRecord) -> None:
         """The condition that is true now, and the last reason, where `kubectl describe` shows them.
@@ -262,10 +283,11 @@ class StatusWriter:
         state = "Offloaded" if is_away(record) else "Placed" if record.alive else "Queued"
         reason = self._reasons.get(record.id, record.message)
         status: Object = {}
-        if isinstance(view, JobView) and view.managed:
+        theirs = isinstance(view, JobView) and view.operator is not None  # which writes it while it lives
+        if isinstance(view, JobView) and view.managed and not theirs:
             status = live_status(view, record, len(record.job.tasks), api_time(time.time()))
         conditions = _conditions(view, state, reason)
-        if conditions:
+        if conditions and not theirs:
             status["conditions"] = conditions
         decision = view.annotations.get(names.DECISION, "")
         if not status and reason in ("", decision):
@@ -276,13 +298,17 @@ class StatusWriter:
             loop.call_later(rest_s, self.look, record.id)
             return
         self._written[record.id] = loop.time()
-        resource, mine = _resource(view), {"uid": view.uid}
-        if status:
-            body: Object = {"metadata": mine, "status": status}
-            await self._api.patch(resource, view.namespace, view.name, body, sub="status", kind=STRATEGIC)
+        metadata: Object = {"uid": view.uid}
         if reason not in ("", decision):
-            body = {"metadata": {**mine, "annotations": {names.DECISION: reason}}}
-            await self._api.patch(resource, view.namespace, view.name, body)
+            metadata["annotations"] = {names.DECISION: reason}
+        body: Object = {"metadata": metadata}
+        if status:  # servers take annotations of Jobs and Pods along with their status
+            body["status"] = status
+            await self._api.patch(
+                resource_of(view), view.namespace, view.name, body, sub="status", kind=STRATEGIC
+            )
+        else:
+            await self._api.patch(resource_of(view), view.namespace, view.name, body)
 
 
 def _conditions(view: JobView | PodView, state: str, reason: str) -> list[Object]:
@@ -325,7 +351,3 @@ def is_away(record: JobRecord) -> bool:
 
 def _ended(view: JobView | PodView) -> bool:
     return bool(view.end) if isinstance(view, JobView) else view.over
-
-
-def _resource(view: JobView | PodView) -> Resource:
-    return JOBS if isinstance(view, JobView) else PODS

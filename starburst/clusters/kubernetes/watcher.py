@@ -10,8 +10,10 @@ import structlog
 from starburst.aio import TaskSet, first_of
 from starburst.clusters.kubernetes.adoption.adoption import Adoption
 from starburst.clusters.kubernetes.adoption.holds import Holds
+from starburst.clusters.kubernetes.adoption.operator_objects import operator_reflector
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
 from starburst.clusters.kubernetes.runs.evictions import Evictions, why_out
+from starburst.clusters.kubernetes.runs.gang_hosts import GangHosts
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, is_run_of
@@ -20,11 +22,12 @@ from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.volume_rules import VolumeRules
 from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnd, RunEnded, SiteSynced
 from starburst.core.state import Changes
-from starburst.domain.job import Phase, Site
+from starburst.domain.job import Adopted, Phase, Site
 from starburst.domain.node import Node
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.objects import JobView, NodeView, PodView, read_job, read_node, read_pod
+from starburst.kube.operator_kinds import OperatorKind
 from starburst.kube.reflector import Handler, Reflector, T
 from starburst.kube.resources import CLAIMS, JOBS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Object, Resource
 from starburst.kube.volumes.lists import cluster_lists
@@ -35,8 +38,8 @@ log = structlog.get_logger()
 
 #: Changes are gathered for this long before nodes and runs are reported. Wall seconds.
 GATHER_S = 0.05
-#: Why an adopted job stays whose Job was failed by its controller although its command did not fail.
-FAILED_JOB = "its Job has failed in the cluster, and is made anew when it has a place there"
+#: Why an adopted job stays whose Job was ended by its controller although its command did not end.
+ENDED_JOB = "its Job is over in the cluster, and is made anew when it has a place there"
 
 
 class ClusterWatcher:
@@ -70,6 +73,7 @@ class ClusterWatcher:
         self.volumes = VolumeRules(desk, registry)
         self._holds = Holds(desk, registry, report, status_writer.keep)
         self._evictions = Evictions(api, self._judged)
+        self._hosts = GangHosts(api, registry)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
         #: Watches, by resource and namespace, that are to be listed before the first report.
@@ -80,6 +84,8 @@ class ClusterWatcher:
         self._job_watches = TaskSet()
         #: Jobs whose ends were learnt from events.
         self._ended: set[str] = set()
+        #: Kinds that were listed, with the namespace, and not compared with the adopted jobs since.
+        self._listed = {("Job", ""), ("Pod", "")}
         #: Jobs to be cancelled that the core has not taken up yet.
         self._unwanted: set[str] = set()
 
@@ -95,6 +101,7 @@ class ClusterWatcher:
             "watch jobs": self._job_watches.until_failure(),
             "report": self._reporting(),
             "evictions": self._evictions.run(),
+            "hosts": self._hosts.run(),
         }
         await first_of(parts)
 
@@ -116,6 +123,24 @@ class ClusterWatcher:
                 JOBS, self._read_job, self._job_changed, selector=names.QUEUE, namespace=namespace
             ),
         )
+
+    def watch_kind(self, kind: OperatorKind, namespace: str) -> None:
+        """Watch the objects of an operator in a namespace, in all namespaces for "", unless they are."""
+        key = kind.resource.path(), namespace
+        if key in self._job_watches:
+            return
+        if not self._synced:
+            self._unsynced.add(key)
+
+        def synced() -> None:
+            self._unsynced.discard(key)
+            self._listed.add((kind.name, namespace))
+            self._dirty.set()
+
+        handler: Handler[JobView] = Handler(self._object_changed, synced)
+        seen = self._adoption.objects.seen
+        watch = operator_reflector(self._api, kind, namespace, seen=seen, handler=handler)
+        self._job_watches.ensure(key, watch.run)
 
     def _follow_lists(self, watches: set[tuple[str, str]]) -> None:
         """No claim is judged before these lists have come; nor is anything reported at first."""
@@ -192,6 +217,7 @@ class ClusterWatcher:
         if pod.owner is None and names.QUEUE in pod.labels:
             self._object_changed(old, new)
         elif pod.owner is not None:
+            self._hosts.pod_changed(pod)
             self._holds.pod_changed(pod.owner.uid)
             if new is None or new.over:
                 self._status_writer.pod_ended(pod.owner.uid)
@@ -208,6 +234,8 @@ class ClusterWatcher:
         self._dirty.set()
         if (new is None or new.deleting) and not (old is not None and old.deleting):
             self._deleted(view)
+        elif isinstance(view, JobView) and view.released and self._adoption.is_taken(view):
+            self._released(view)
         self._adoption.changed(old, new)
         self._holds.object_changed(view, gone=new is None)
         self._status_writer.object_changed(view, gone=new is None)
@@ -224,6 +252,13 @@ class ClusterWatcher:
         if isinstance(view, PodView) and view.node:
             self._evictions.judge(view)
         else:
+            self.cancel(_job_of(view))
+
+    def _released(self, view: JobView) -> None:
+        """The user of an operator's object let its operator run it: the job of it is cancelled."""
+        record = self._desk.record(_job_of(view))
+        if not (view.end or view.deleting or (record is not None and record.phase.is_end)):
+            log.info("released", job=_job_of(view))
             self.cancel(_job_of(view))
 
     def _judged(self, pod: PodView, why: str) -> None:
@@ -270,20 +305,23 @@ class ClusterWatcher:
                 self._report(rule)
             for event in self._registry.take_events():
                 self._report(event)
-                self._keep_failed(event)
+                self._keep_ended(event)
             if not self._synced:
                 self._synced = True
                 await self._report_vanished()
+                await self._report_deleted()
                 self._report_synced()
+            elif self._listed:
+                await self._report_deleted()
 
-    def _keep_failed(self, event: Event) -> None:
-        """Let a job stay whose Job has failed, since its end elsewhere could not be written there."""
+    def _keep_ended(self, event: Event) -> None:
+        """Let a job stay whose Job is over, since its end elsewhere could not be written there."""
         if not isinstance(event, RunEnded):
             return
         run = self._registry.get((event.job_id, event.attempt))
-        if run is not None and run.adopted and isinstance(run.view, JobView) and run.view.end == "Failed":
-            again = event.end in (RunEnd.DISPLACED, RunEnd.NOT_STARTED)
-            self._rights.keep(event.job_id, FAILED_JOB if again else "")
+        if run is not None and run.adopted and isinstance(run.view, JobView) and run.view.end:
+            again = event.end in (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.LOST)
+            self._rights.keep(event.job_id, ENDED_JOB if again else "")
 
     async def _report_vanished(self) -> None:
         """Report the ends of runs whose Jobs went away meanwhile, as far as events tell of them."""
@@ -301,34 +339,42 @@ class ClusterWatcher:
 
     def _report_synced(self) -> None:
         """Everything has been listed: what is missing is gone."""
-        self._report_deleted()
         orphans = self._registry.orphans()
         self._report(SiteSynced(Site.CLUSTER, self._registry.known() | orphans))
         self._status_writer.look_at_all()
         self._sweeper.begin(orphans)
 
-    def _report_deleted(self) -> None:
-        """Cancel jobs whose objects were deleted while Starburst was down."""
+    async def _report_deleted(self) -> None:
+        """Report the jobs whose objects were deleted while Starburst was down: cancelled, or taken away.
+
+        Of kinds that were not listed, it is not known what is there.
+        """
+        listed, self._listed = self._listed, set()
         there = self._adoption.uids()
-        for job_id, adopted in self._desk.adopted().items():
-            if job_id in self._ended or adopted.uid in there:
-                continue
-            if self._may_be_made_anew(job_id, adopted.kind):
-                continue
-            why = self._why_taken(job_id) if adopted.kind == "Pod" else ""
+        gone = [
+            (job_id, adopted)
+            for job_id, adopted in self._desk.adopted().items()
+            if job_id not in self._ended and adopted.uid not in there
+            if listed & {(adopted.kind, ""), (adopted.kind, adopted.namespace)}
+            if not self._may_be_made_anew(job_id, adopted.kind)
+        ]
+        whys = await asyncio.gather(*(self._why_taken(job_id, adopted) for job_id, adopted in gone))
+        for (job_id, _), why in zip(gone, whys, strict=True):
             record = self._desk.record(job_id)
             if why and record is not None:
                 self._report(RunEnded(job_id, record.attempt, RunEnd.DISPLACED, message=why))
             else:
                 self.cancel(job_id)
 
-    def _why_taken(self, job_id: str) -> str:
-        """Why the cluster, and not its user, is thought to have deleted the Pod of a run meanwhile."""
+    async def _why_taken(self, job_id: str, adopted: Adopted) -> str:
+        """Why the cluster, and not its user, may have deleted the Pod of a run meanwhile."""
         record = self._desk.record(job_id)
-        if record is None or not record.alive or record.site is not Site.CLUSTER:
+        if adopted.kind != "Pod" or record is None or not record.alive or record.site is not Site.CLUSTER:
             return ""
-        outs = (why_out(slot.where, self.node(slot.where)) for slot in record.slots)
-        return next(filter(None, outs), "")
+        nodes = [slot.where for slot in record.slots]
+        outs = (why_out(name, self.node(name)) for name in nodes)
+        out = next(filter(None, outs), "")
+        return out or await self._evictions.why_gone(adopted.namespace, adopted.name, nodes)
 
     def _may_be_made_anew(self, job_id: str, kind: str) -> bool:
         """Whether the object of a job may be missing, or be another one, because of what Starburst did."""
@@ -340,7 +386,7 @@ class ClusterWatcher:
         is_starting = record.phase is Phase.STARTING and record.site is Site.CLUSTER
         if record.attempt > 1 and is_starting:  # its start is repeated, and may have got half-way
             return True
-        if kind == "Job":
+        if kind != "Pod":
             return False
         # A run here has a Pod, and a job that only ran in the cloud has kept its own.
         runs_here = record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLUSTER

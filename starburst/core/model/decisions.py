@@ -64,6 +64,17 @@ WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
         f"by the estimates of what runs on the cluster, it will not have {n['need']} free before the wait "
         "is over"
     ),
+    "dear": lambda n: (
+        f"it is predicted to wait {_span(n, 'predicted_s')}, and so much delay is worth more today than what "
+        "its cloud run costs"
+    ),
+    "spare": lambda n: (
+        f"its run adds nothing to the bill of a machine that is there, though it would cost "
+        f"{usd(n['alone'])} by itself, and could wait {_span(n, 'left_s')} more"
+    ),
+    "exhausted": lambda n: (
+        f"after {_span(n, 'waited_s')}, as the wait budget is spent and it is among the cheapest to send away"
+    ),
     "refused": lambda n: "the cluster does not start it, and its wait is over",
     "again": lambda n: "its first machine did not come up",
     "stranded": lambda n: "it was stopped to move, and what it was to move to is lost",
@@ -138,8 +149,9 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "cancelled": lambda n: (
         f"cancelled, as {n['other']}, which it comes after, did not succeed"
         if "other" in n
-        else "cancelled by its user"
+        else f"cancelled by {n.get('by', 'its user')}"
     ),
+    "asked": lambda n: f"{n['by']} asked to {n['what']} it",
     "held": lambda n: f"is held: it neither waits nor leaves until {n['until']}",
     "released": lambda n: f"released after {_span(n, 'held_s')}: its wait begins now",
     "not-held": lambda n: f"could not be held any more: it was {n['phase']} when that was asked for",

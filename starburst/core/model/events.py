@@ -39,6 +39,8 @@ class CancelRequested:
 
     job_id: str
     now: bool = False
+    #: Who asks; "" is the job's user.
+    by: str = ""
 
 
 @value
@@ -50,6 +52,8 @@ class HoldRequested:
 
     job_id: str
     stops: str = ""
+    #: As of a cancellation.
+    by: str = ""
 
 
 @value
@@ -57,6 +61,17 @@ class ReleaseRequested:
     """A user releases a held job."""
 
     job_id: str
+    #: As of a cancellation.
+    by: str = ""
+
+
+@value
+class EnterRequested:
+    """A user runs a command of their own beside a task of a job, or opens a shell there."""
+
+    job_id: str
+    #: As of a cancellation.
+    by: str = ""
 
 
 @value
@@ -64,6 +79,8 @@ class RequeueRequested:
     """A user has a run stopped; its job queues again, with a new wait."""
 
     job_id: str
+    #: As of a cancellation.
+    by: str = ""
 
 
 @value
@@ -257,6 +274,7 @@ Event = (
     | CancelRequested
     | HoldRequested
     | ReleaseRequested
+    | EnterRequested
     | RequeueRequested
     | EditRequested
     | LeaveRuled

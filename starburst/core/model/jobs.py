@@ -37,6 +37,8 @@ class JobRecord(_HasId):
     attempt: int = 0
     #: When it stops waiting and offloads; infinity if it waits without end.
     deadline: float = math.inf
+    #: Who cancelled it, if that was not its user.
+    cancelled_by: str = ""
     #: Held out of the queue by its user.
     held: bool = False
     #: Its prerequisite jobs that have not ended, and the one that failed it by not succeeding.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from starburst.policy.waiting import Load
@@ -19,8 +18,6 @@ class LoadEstimate:
     size_sum: float = 0.0
     runtimes: int = 0
     runtime_sum_s: float = 0.0
-    #: Σ run time², seconds².
-    runtime_squares: float = 0.0
 
     def submitted(self, size: float) -> None:
         """Count a submitted job of `size` GPU equivalents."""
@@ -31,15 +28,12 @@ class LoadEstimate:
         """Count the run time of a succeeded job."""
         self.runtimes += 1
         self.runtime_sum_s += runtime_s
-        self.runtime_squares += runtime_s**2
 
     @property
     def load(self) -> Load:
         """The estimates as the waiting policies use them."""
         jobs = self.prior_jobs + self.runtimes
-        squares = self.prior_jobs * self.prior_runtime_s**2 + self.runtime_squares
         return Load(
             (self.prior_jobs * self.prior_size + self.size_sum) / (self.prior_jobs + self.sizes),
             (self.prior_jobs * self.prior_runtime_s + self.runtime_sum_s) / jobs,
-            math.sqrt(squares / jobs),
         )

@@ -30,6 +30,9 @@ class LeaveReason(str, Enum):
 
     EXPIRED = "expired"  # its wait is over
     HOPELESS = "hopeless"  # by estimates it cannot start before its deadline
+    DEAR = "dear"  # its predicted wait is worth more than its cloud run (calibrated budget)
+    EXHAUSTED = "exhausted"  # the wait budget is spent, and of the waiting jobs it is among the cheapest
+    SPARE = "spare"  # a machine that others need for longer anyway has room for it (joint with packing)
     QUEUE_FULL = "queue-full"  # the queue is longer than its limit
     REFUSED = "refused"  # the cluster refuses to start it, and its wait is over
     CPU_ONLY = "cpu-only"  # it needs no GPU, and the settings keep the cluster for jobs that do
@@ -50,8 +53,8 @@ class LeaveReason(str, Enum):
         return self in _EARLY
 
 
-_WANTS_ROOM = frozenset({LeaveReason.EXPIRED, LeaveReason.HOPELESS, LeaveReason.QUEUE_FULL})
-_EARLY = frozenset({LeaveReason.HOPELESS, LeaveReason.QUEUE_FULL})
+_EARLY = frozenset({LeaveReason.HOPELESS, LeaveReason.DEAR, LeaveReason.SPARE, LeaveReason.QUEUE_FULL})
+_WANTS_ROOM = _EARLY | {LeaveReason.EXPIRED, LeaveReason.EXHAUSTED}
 
 
 @value
@@ -68,6 +71,8 @@ class Wait:
     runtime_s: float
     #: Source of `runtime_s`: "user" or "mean of past jobs".
     estimated_by: str
+    #: The predicted wait, seconds, if the job leaves because it is longer than `wait_s`.
+    predicted_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

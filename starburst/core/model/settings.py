@@ -8,6 +8,7 @@ from math import inf
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
 from starburst.policy.fair import Queue
+from starburst.policy.waiting import WAITING
 
 #: Default of `Settings.max_failing`.
 MAX_FAILING = Money.of(25)
@@ -38,7 +39,11 @@ class Settings:
     factor: float | None = None
     #: Upper limit of the waits that the policy gives.
     max_wait_s: float = inf
-    #: A job that by estimates cannot start before its deadline: "wait" until then, or "leave" at once.
+    #: No job waits so long for the policy that it takes more than this times its estimated run time; None is
+    #: no limit.
+    max_slowdown: float | None = None
+    #: A job that by estimates cannot start before its deadline: "wait" until then, or "leave" at once. With
+    #: an open budget only; under a calibrated one it leaves.
     hopeless: str = "wait"
     order: str = "fifo"
     #: Whether jobs may pass an earlier job that does not fit; under disciplines they always may.
@@ -103,6 +108,22 @@ class Settings:
         """The defaults, with all durations converted to a clock whose second lasts `unit_s` real seconds."""
         durations = [field.name for field in fields(cls) if field.name.endswith("_s")]
         return cls(**{name: getattr(cls(), name) / unit_s for name in durations} | {"unit_s": unit_s})
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether the factor follows what is spent of P; a policy without a factor has none to calibrate."""
+        return self.budget_mode == "calibrated" and bool(WAITING[self.waiting].symbol)
+
+    @property
+    def tests_feasibility(self) -> bool:
+        """Whether a job leaves once it cannot start before its deadline."""
+        return self.hopeless == "leave" or self.calibrates
+
+    def longest_wait_s(self, runtime_s: float) -> float:
+        """Upper limit of the waits that the policy gives to a job with this estimated run time, seconds."""
+        if self.max_slowdown is None:
+            return self.max_wait_s
+        return min(self.max_wait_s, (self.max_slowdown - 1) * runtime_s)
 
     def clock_s(self, real_s: float) -> float:
         """A duration in real seconds, on the core's clock."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
 from starburst.domain.job import CloudChoice
-from starburst.policy.budget import Account, left, multiplier, spend
-from starburst.policy.waiting import Load
+from starburst.policy.budget import Account, exhausted_in_s, multiplier, patience, room, spend
+
+#: Real seconds that a foreseen exhaustion is at least away, so that rounding cannot repeat an instant.
+LEAST_S = 0.001
 
 
 class Meter:
@@ -17,11 +21,13 @@ class Meter:
     for the cloud, the boot of an instance, a lost run.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, past: LoadEstimate) -> None:
         #: Whether there is an account at all; without one no job is counted.
-        self.calibrated = settings.budget_mode == "calibrated"
+        self.calibrated = settings.calibrates
         self.budget_percent = settings.budget_percent
         self.account = Account()
+        self._past = past
+        self._least_s = settings.clock_s(LEAST_S)
         #: Jobs by id.
         self.waiting: set[str] = set()
         self.running: set[str] = set()
@@ -42,23 +48,49 @@ class Meter:
             self.waiting.discard(record.id)
             self.running.discard(record.id)
 
-    def advance(self, elapsed_s: float, load: Load) -> None:
+    def advance(self, elapsed_s: float) -> None:
         """Charge `elapsed_s` seconds to the account."""
         if self.calibrated and elapsed_s > 0:
-            run_s, delay_s = len(self.running) * elapsed_s, len(self.waiting) * elapsed_s
-            self.account = spend(self.account, run_s, delay_s, self.budget_percent, load, passed_s=elapsed_s)
+            self._spend(len(self.running) * elapsed_s, len(self.waiting) * elapsed_s)
 
-    def repeat(self, run_s: float, past: LoadEstimate, *, ours: bool) -> None:
+    def repeat(self, run_s: float, *, ours: bool) -> None:
         """Deduct lost work from the run time; it is a delay if the scheduler caused the loss (`ours`)."""
         if self.calibrated:
-            delay_s = run_s if ours else 0.0
-            self.account = spend(self.account, -run_s, delay_s, self.budget_percent, past.load)
+            self._spend(-run_s, run_s if ours else 0.0)
 
-    def cut_short(self, past: LoadEstimate) -> None:
-        """Record a job that leaves because its wait ended or was hopeless."""
-        if self.calibrated:
-            self.account = left(self.account, self.budget_percent, past.load)
+    def _spend(self, run_s: float, delay_s: float) -> None:
+        self.account = spend(self.account, run_s, delay_s, self.budget_percent, self._mean_run_s)
 
-    def multiplier(self, load: Load) -> float:
+    @property
+    def _mean_run_s(self) -> float:
+        return self._past.load.mean_runtime_s
+
+    @property
+    def multiplier(self) -> float:
         """The correction of the open-loop waiting factor by the calibrated budget."""
-        return multiplier(self.account, self.budget_percent, load)
+        return multiplier(self.account, self.budget_percent, self._mean_run_s)
+
+    def patience(self, runtime_s: float) -> float:
+        """The correction of the factor by a job's run time; 1 without an account."""
+        return patience(runtime_s, self._mean_run_s) if self.calibrated else 1.0
+
+    @property
+    def excess(self) -> int:
+        """Number of waiting jobs that have to leave, as the account is exhausted."""
+        if not self.waiting:
+            return 0
+        most = room(self.account, self.budget_percent, self._mean_run_s, len(self.running))
+        return len(self.waiting) - int(most) if most < len(self.waiting) else 0
+
+    def exhausted_at(self, now: float) -> float:
+        """When the account will be exhausted if no job starts or ends before; infinity if never."""
+        if not self.waiting:
+            return inf
+        in_s = exhausted_in_s(
+            self.account,
+            self.budget_percent,
+            self._mean_run_s,
+            running=len(self.running),
+            waiting=len(self.waiting),
+        )
+        return now + max(in_s, self._least_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from starburst.core.model.actions import Slot
@@ -71,6 +71,7 @@ class Capacity:
         self._by_position: list[_NodeState] = []
         self._gpus = GpuIndex(())
         self._ever: dict[Shape, bool] = {}
+        self._candidates: dict[Shape, frozenset[str]] = {}
         #: Nodes on which more was in use than they had when they were last reported.
         self.shrunk: frozenset[str] = frozenset()
         #: Nodes without GPUs: jobs without GPUs are placed there first.
@@ -95,6 +96,7 @@ class Capacity:
     def update(self, nodes: Iterable[Node]) -> None:
         """Replace the list of nodes; slots in use stay in use, even if the capacity is now smaller."""
         self._ever.clear()
+        self._candidates.clear()
         reported = {node.name: node for node in nodes}
         states: dict[str, _NodeState] = {}
         for name, node in reported.items():
@@ -221,6 +223,24 @@ class Capacity:
             empty = Capacity(up, self._score)
             known = self._ever[job.shape] = empty.place(job) is not None
         return known
+
+    def candidates(self, job: Job) -> frozenset[str]:
+        """Nodes that admit one of the job's tasks, if they had room; cached by shape."""
+        known = self._candidates.get(job.shape)
+        if known is None:
+            names = (
+                name
+                for name, state in self._states.items()
+                if any(_suits(state.node, demand, job) for demand in job.tasks)
+            )
+            known = self._candidates[job.shape] = frozenset(names)
+        return known
+
+    def room(self, names: Iterable[str]) -> Iterator[tuple[Amount, Amount]]:
+        """Capacity and free amounts of some nodes."""
+        for name in names:
+            state = self._states[name]
+            yield state.capacity, state.free
 
     def copy(self) -> Capacity:
         """An independent copy for trial placements."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
 from starburst.core.parts.instance_record import InstanceRecord
+from starburst.core.parts.spare_room import SpareRoom
 from starburst.domain.cloud import InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
@@ -74,6 +75,8 @@ class Fleet:
         self.memory = Memory()
         #: Learnt throughputs of jobs alone and on shared instances, and seconds of pulls.
         self.speeds = Speeds()
+        #: What queued jobs have not seen of the room that costs nothing.
+        self.spare = SpareRoom()
 
     def available(self, now: float) -> list[Offer]:
         """Offers that the account may rent and that are not paused now."""
@@ -246,16 +249,22 @@ class Fleet:
         self.memory = plan.memory
         return plan
 
-    def join(self, leaver: Leaver, busy_until: Mapping[str, float]) -> tuple[Slot, ...]:
+    def join(
+        self,
+        leaver: Leaver,
+        busy_until: Mapping[str, float],
+        among: Iterable[InstanceRecord] | None = None,
+    ) -> tuple[Slot, ...]:
         """Slots on an instance needed for longer anyway, the tightest fit; () if none holds all tasks.
 
+        `among`: the instances to look at; all if None.
         An instance of several machines belongs to the gang that it was rented for.
         """
         if leaver.job.spread and len(leaver.job.tasks) > 1:
             return ()
         fitting = [
             instance
-            for instance in self.instances.values()
+            for instance in (self.instances.values() if among is None else among)
             if busy_until.get(instance.id, 0.0) >= leaver.until
             and instance.is_sound
             and instance.offer.nodes == 1

@@ -8,7 +8,7 @@ is (jobs placed + distinct shapes) placement attempts, not one per queued job.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from starburst.core.model.jobs import JobRecord
@@ -45,6 +45,10 @@ class ShapeQueue:
     def __iter__(self) -> Iterator[JobRecord]:
         """Every queued job, in order: O(n log n), for listings and checks only."""
         return (self._records[job_id] for job_id in sorted(self._keys, key=self._keys.__getitem__))
+
+    def jobs(self) -> Iterable[JobRecord]:
+        """Every queued job, in no particular order."""
+        return self._records.values()
 
     def add(self, record: JobRecord) -> None:
         """Insert a job at its place in the order."""

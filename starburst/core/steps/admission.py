@@ -26,7 +26,7 @@ from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.caps import utc
 from starburst.policy.fair import fair_key
 from starburst.policy.ordering import Candidate
-from starburst.policy.waiting import Ask, hours
+from starburst.policy.waiting import hours
 
 #: Phases in which a job can be changed by its user.
 EDITABLE = (Phase.QUEUED, Phase.HELD, Phase.BLOCKED)
@@ -127,16 +127,12 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
         return inf, job.stays or "its starburst.io/cloud says never"
     if job.max_wait_s is not None and not record.returned:
         return job.max_wait_s, "its starburst.io/max-wait"
-    ask = Ask(state.size(job), job.resources.gpus, state.runtime_s(job), record.returned)
-    policy, factor, queue = state.waiting, state.factor, state.queues.get(job.queue)
-    own = None if queue is None else queue.budget_percent
-    if own is not None:  # all factors are proportional to P
-        factor *= own / state.settings.budget_percent
-    wait_s = policy.wait_s(factor, ask)
+    wait_s, ask, factor = state.policy_wait_s(record)
+    policy, own = state.waiting, state.queue_of(job).budget_percent
     whose = "" if own is None else f", P {own:g} % of queue {job.queue}"
     rule = f"{policy.title}: {policy.formula(factor, ask)}{whose}{_calibrated(state)}"
-    if wait_s > state.settings.max_wait_s:
-        return state.settings.max_wait_s, f"{rule}, but at most {hours(state.settings.max_wait_s)}"
+    if policy.wait_s(factor, ask) > wait_s:
+        return wait_s, f"{rule}, but at most {hours(wait_s)}"
     return wait_s, rule
 
 
@@ -144,7 +140,7 @@ def _calibrated(state: State) -> str:
     """The multiplier of a calibrated budget and the share of P spent, as text for the decision's reason."""
     if not state.meter.calibrated:
         return ""
-    multiplier = state.meter.multiplier(state.load.load)
+    multiplier = state.meter.multiplier
     spent, budget = state.meter.account.spent_percent, state.settings.budget_percent
     return f", calibrated ×{multiplier:.2g}: {spent:.2g} % of the {budget:g} % spent so far"
 
@@ -162,6 +158,10 @@ def join(state: State, record: JobRecord) -> None:
     state.set_deadline(record, record.deadline)
     if state.prospects is not None:
         state.prospects.suspect(record)
+    if state.meter.calibrated:
+        state.forecast.newcomers.append(record)
+    if state.fleet.shares:
+        state.fleet.spare.queued(record)
 
 
 def _tag(state: State, record: JobRecord) -> float:
@@ -267,6 +267,31 @@ def give_up(state: State, prospects: Prospects) -> None:
         leave(state, record, LeaveReason.HOPELESS)
 
 
+def leave_dear(state: State) -> None:
+    """Offload the newly queued jobs whose predicted wait is longer than their wait (calibrated budget).
+
+    The factor of the wait is the reciprocal of a price of delay: the delay would cost more than the cloud.
+    """
+    newcomers, state.forecast.newcomers = state.forecast.newcomers, []
+    for record in newcomers:
+        free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
+        if record.id in state.queue and free_to_go and record.wait is not None and not isinf(record.deadline):
+            wait_s = state.forecast.wait_s(record, state.now)
+            if wait_s > record.deadline - state.now:
+                record.wait = replace(record.wait, predicted_s=wait_s)
+                leave(state, record, LeaveReason.DEAR)
+
+
+def leave_exhausted(state: State) -> None:
+    """Offload as many waiting jobs as an exhausted account demands, the cheapest in the cloud first."""
+    excess = state.meter.excess
+    if excess:
+        waiting = [state.jobs[job_id] for job_id in state.meter.waiting]
+        waiting.sort(key=lambda r: (state.size(r.job) * state.given_runtime_s(r), r.seq))
+        for record in waiting[:excess]:
+            leave(state, record, LeaveReason.EXHAUSTED)
+
+
 def trim(state: State) -> None:
     """Offload the jobs at the tail, as the queue is longer than Q_max; jobs with cloud=never are skipped."""
     for record in state.queue.beyond(state.queue_limit, lambda r: r.job.cloud is not CloudChoice.NEVER):
@@ -297,8 +322,6 @@ def leave(state: State, record: JobRecord, why: LeaveReason) -> None:
         state.dequeue(record)
     to(state, record, Phase.OFFLOADING, leaving=why)
     record.left_micro_usd = spent_on(state, record).micro_usd
-    if why in (LeaveReason.EXPIRED, LeaveReason.HOPELESS):
-        state.meter.cut_short(state.load)
 
 
 def keep(state: State, record: JobRecord, lacks: str) -> None:
@@ -338,10 +361,9 @@ def wait_for_money(state: State, record: JobRecord, lacking: Shortfall) -> None:
     known = record.obstacle
     if not isinstance(known, OverBudget) or (known.cap, known.until) != (cap.name, until):
         left = amount(lacking.left)
-        costs = "cost nobody knows what" if isinf(cost) else f"cost {amount(cost)} until {utc(until)}"
-        lacks = (
-            f"it would {costs}, and of {cap.title} {left} was left; the next {cap.per} begins at {utc(until)}"
-        )
+        costs = "an unknown sum" if isinf(cost) else f"{amount(cost)} by the end of that {cap.per}"
+        then = f"the next {cap.per} begins at {utc(until)}"
+        lacks = f"of {cap.title} {left} was left, and it would cost {costs}; {then}"
         record.obstacle = OverBudget(cap.name, until, cost, lacks)
         known_cost = None if isinf(cost) else cost
         state.decide(record.id, "capped", cap=cap.name, cost=known_cost, left=left.micro_usd, lacks=lacks)

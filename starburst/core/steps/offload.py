@@ -7,21 +7,22 @@ refers to the same instance. The jobs start once all their instances are ready.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import inf
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf, isinf
 
 from starburst.core.model.actions import LaunchInstance, PrepareRun, Slot, places
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import LeaveReason
 from starburst.core.parts.fleet import Leaver, Packed
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
-from starburst.core.steps.admission import confine, keep
+from starburst.core.steps.admission import confine, keep, leave
 from starburst.core.steps.budget_enforcement import afford
 from starburst.core.steps.interference import slowed_by
 from starburst.core.steps.run_lifecycle import need_of, place, start
 from starburst.core.steps.start_refusals import is_shut
-from starburst.domain.job import Job, Phase, Site
+from starburst.domain.job import CloudChoice, Job, Phase, Site
 
 
 def pack_at(state: State) -> float:
@@ -81,6 +82,51 @@ def _packed(state: State, leavers: Sequence[JobRecord]) -> Packed:
     )
 
 
+def join_spare(state: State) -> None:
+    """Offload queued jobs onto machines that other jobs need for longer anyway, in the order of the queue.
+
+    What a job costs there is nothing, so its delay costs more at any price of delay above zero.
+    """
+    unseen, busy = state.fleet.spare.take(), busy_until(state)
+    changed = _roomy(state, unseen.machines, busy)
+    roomy = _roomy(state, state.fleet.instances, busy) if unseen.jobs else changed
+    fresh = {record.id for record in unseen.jobs}
+    for record in sorted(state.queue if changed else unseen.jobs, key=lambda job: (job.order_key, job.seq)):
+        if record.id in state.queue and _may_join(record):
+            _join(state, record, busy, roomy if record.id in fresh else changed)
+    state.fleet.spare.take()  # what joined leaves less room
+
+
+def _roomy(state: State, names: Iterable[str], busy: Mapping[str, float]) -> list[InstanceRecord]:
+    """Those of these instances that others need from now on, and that have resources to spare."""
+    needed = (state.fleet.instances[name] for name in names if busy.get(name, 0.0) > state.now)
+    return [m for m in needed if m.is_sound and (m.free.gpus > 0 or m.free.cpu_milli > 0)]
+
+
+def _may_join(record: JobRecord) -> bool:
+    """Whether the job waits as long as the policy says, and is free to leave for the cloud."""
+    free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
+    return free_to_go and record.job.max_wait_s is None and not isinf(record.deadline)
+
+
+def _join(
+    state: State, record: JobRecord, busy: Mapping[str, float], machines: Sequence[InstanceRecord]
+) -> None:
+    """Offload the job onto one of the machines, if its run fits there and adds nothing to the bill."""
+    until = state.now + unsaved_s(record, state.runtime_s(record.job))
+    if not state.fleet.join(Leaver(record.job, until), busy, machines):
+        return
+    slots = state.fleet.join(Leaver(record.job, until, slowed_by(state, record.job)), busy, machines)
+    if not slots:
+        return
+    leave(state, record, LeaveReason.SPARE)
+    if record.phase is not Phase.OFFLOADING:  # no offer, or a cap, or its cluster keeps it
+        return
+    state.departing.pop(record.id)
+    bills = {record.id: state.fleet.hold(record.id, slots, state.now)}
+    _offload(state, record, Packed({record.id: slots}, {record.id}, bills=bills), set())
+
+
 def leaver(state: State, job: Job, left_s: float) -> Leaver:
     """The packing request of a leaving job with `left_s` estimated seconds of run time."""
     return Leaver(job, state.now + left_s, slowed_by(state, job))
@@ -106,8 +152,14 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
         rate=sum([machine.rate.micro_usd for machine in machines]),
         joins=", ".join([machine.id for machine in machines]) if record.id in packed.joined else "",
         **_image(state, record.job, machines),
+        **_alone(state, record),
         sharers=", ".join(dict.fromkeys(others)),
         **({"gang": packed.whys[record.id]} if record.id in packed.whys else {}),
+        **(
+            {"predicted_s": record.wait.predicted_s}
+            if record.wait and record.wait.predicted_s is not None
+            else {}
+        ),
     )
     record.leaving = None
     for machine in machines:
@@ -137,6 +189,17 @@ def prepare(state: State, record: JobRecord, slots: tuple[Slot, ...]) -> None:
     """Have a job's image pulled on instances that come up, on which its next attempt will start."""
     if record.job.image:
         state.do(PrepareRun(record.id, record.attempt + 1, slots))
+
+
+def _alone(state: State, record: JobRecord) -> dict[str, object]:
+    """For the log, of a job that joins spare room: its cost by itself, micro-dollars, and its wait left."""
+    if record.leaving is not LeaveReason.SPARE:
+        return {}
+    offers = state.fleet.price(record.job, state.fleet.available(state.now))
+    assert not isinstance(offers, str)
+    runtime_s = state.runtime_s(record.job)
+    cost = sum(state.fleet.rate(offer).for_seconds(runtime_s).micro_usd for offer in offers)
+    return {"alone": cost, "left_s": max(0.0, record.deadline - state.now)}
 
 
 def _image(state: State, job: Job, machines: Sequence[InstanceRecord]) -> dict[str, object]:

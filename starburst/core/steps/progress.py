@@ -29,8 +29,10 @@ def progressed(state: State, event: Progress) -> None:
         return
     record.ends_at = state.now + left_s
     state.touch(record)
-    if state.prospects is not None and record.site is Site.CLUSTER:
-        state.prospects.began(record.slots)
+    if record.site is Site.CLUSTER:
+        state.forecast.expect(record.id, record.ends_at)
+        if state.prospects is not None:
+            state.prospects.began(record.slots)
 
 
 def is_news(state: State, event: Progress, now: float) -> bool:

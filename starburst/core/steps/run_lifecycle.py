@@ -74,6 +74,7 @@ def requeue_requested(state: State, event: RequeueRequested) -> None:
         state.decide(record.id, "not-requeued", phase=record.phase.value)
         return
     grace_s = state.grace_s(record.job)
+    state.note_person(record, event.by, "requeue")
     state.decide(record.id, "stopping", grace_s=grace_s, why="its user has it queued again")
     stop(state, record, StopReason.REQUEUE, grace_s)
 
@@ -275,7 +276,7 @@ def _throw_away(state: State, record: JobRecord) -> None:
     """Charge the ended attempt's run time as repeated work, unless the job checkpoints."""
     if record.started_at is not None and not record.job.checkpoint:
         ours = record.stop_why is StopReason.RETURN
-        state.meter.repeat(state.now - record.started_at, state.load, ours=ours)
+        state.meter.repeat(state.now - record.started_at, ours=ours)
 
 
 def release(state: State, record: JobRecord) -> None:
@@ -322,6 +323,8 @@ def set_off(state: State, record: JobRecord) -> None:
 def finish(state: State, record: JobRecord, phase: Phase, kind: str, **numbers: object) -> None:
     """End the job in the given phase and notify the jobs that come after it."""
     state.unreserve(record)
+    if record.cancelled_by and phase is Phase.CANCELLED:
+        numbers["by"] = record.cancelled_by
     to(state, record, phase, message=state.decide(record.id, kind, **numbers).reason)
     over(state, record)
 
@@ -382,7 +385,7 @@ def _go_on(state: State, record: JobRecord) -> None:
     If the target was lost meanwhile, the job leaves for the cloud anew.
     """
     _save(state, record)
-    state.meter.repeat(state.settings.move_s, state.load, ours=True)
+    state.meter.repeat(state.settings.move_s, ours=True)
     slots, record.moving = record.moving, ()
     if slots:
         record.moves += 1

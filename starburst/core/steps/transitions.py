@@ -139,8 +139,11 @@ def _depart(state: State, record: JobRecord) -> None:
 
 
 def _expect_end(state: State, record: JobRecord) -> None:
-    """Recheck queued jobs that count on these nodes (feasibility): the run's end can now be estimated."""
-    if state.prospects is not None and record.site is Site.CLUSTER:
+    """Note the expected end of a run on the cluster, and recheck queued jobs that count on its nodes."""
+    if record.site is not Site.CLUSTER:
+        return
+    state.forecast.expect(record.id, state.released_at(record))
+    if state.prospects is not None:
         state.prospects.began(record.slots)
 
 

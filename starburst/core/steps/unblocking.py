@@ -91,6 +91,7 @@ def hold_requested(state: State, event: HoldRequested) -> None:
     if record.phase not in HOLDABLE:
         state.decide(record.id, "not-held", phase=record.phase.value)
         return
+    state.note_person(record, event.by, "hold")
     withdraw(state, record)
     record.held = True
     admit(state, record)
@@ -105,5 +106,6 @@ def release_requested(state: State, event: ReleaseRequested) -> None:
     if not record.held:
         return
     record.held = False
+    state.note_person(record, event.by, "release")
     state.decide(record.id, "released", held_s=state.now - record.queued_at)
     admit(state, record)

@@ -11,7 +11,7 @@ from starburst.core.model.actions import places
 from starburst.core.model.decisions import WHY_OFFLOAD, usd, where
 from starburst.core.model.events import JobSubmitted
 from starburst.core.model.jobs import JobRecord
-from starburst.core.model.phases import StopReason
+from starburst.core.model.phases import OverBudget, StopReason
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
@@ -22,7 +22,7 @@ from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.policy.disciplines.registry import DISCIPLINES
-from starburst.policy.waiting import hours
+from starburst.policy.waiting import HOUR_S, hours
 
 #: Why a run is being stopped, for reasons with a fixed text.
 WHY_STOP = {
@@ -148,6 +148,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
                 cost, price = _price(state, job, offers)
                 names = tuple(offer.name for offer in offers)
                 parts.append(f"would then cost {price}" if leaves_at else f"the cloud would cost {price}")
+                parts += _price_of_delay(state, record, cost)
     return Explanation(record.id, record.phase.value, "; ".join(parts), leaves_at, position, cost, names)
 
 
@@ -204,7 +205,8 @@ def _wait(record: JobRecord, clock: Clock, *, has_offers: bool) -> str:
 def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> list[str]:
     """Why a due job has not left for the cloud, or why it will not be able to at its deadline."""
     if record.obstacle is not None:
-        again = "" if isinf(record.deadline) else f"; it tries again at {clock(record.deadline)}"
+        named = isinstance(record.obstacle, OverBudget)  # it names the time, in UTC
+        again = "" if named or isinf(record.deadline) else f"; it tries again at {clock(record.deadline)}"
         return [f"it should leave for the cloud, but {record.obstacle.text}{again}"]
     stays = offers if isinstance(offers, str) else record.confined
     if stays and not isinf(record.deadline):
@@ -273,6 +275,22 @@ def _price(state: State, job: Job, offers: Sequence[Offer]) -> tuple[Money, str]
     return cost, f"about {cost} on {names}{guess}"
 
 
+def _price_of_delay(state: State, record: JobRecord, cost: Money) -> list[str]:
+    """Under a calibrated budget: what an hour of the job's delay is worth, beside what its cloud run costs.
+
+    A job may wait until its delay is worth as much as its cloud run: the price is cost / wait.
+    """
+    free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
+    if not state.meter.calibrated or not free_to_go or record.id not in state.queue:
+        return []
+    _, ask, factor = state.policy_wait_s(record)
+    wait_s = state.waiting.wait_s(factor, ask)
+    price = Money(round(cost.micro_usd * HOUR_S / wait_s)) if wait_s > 0 else None
+    worth = "" if price is None else f"an hour of its delay is worth {price} here today; "
+    predicted = hours(state.forecast.wait_s(record, state.now))
+    return [f"{worth}leaving now costs {cost}, predicted start in {predicted}"]
+
+
 def _machines(state: State, record: JobRecord) -> list[InstanceRecord]:
     """The instances of a cloud job, each once."""
     return [state.fleet.instances[name] for name in places(record.slots)]
@@ -285,7 +303,11 @@ def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
         return f"leaves for the cloud; machines are chosen at {when}, for all who leave by then"
     what = ", ".join(f"{m.id} ({m.offer.title}, {m.rate}/h)" for m in machines)
     are = "are" if len(machines) > 1 else "is"
-    return f"leaves for the cloud: {what}, asked for at {clock(machines[0].requested_at)}, {are} coming up"
+    up_at = max(m.requested_at + m.offer.ready_s for m in machines)
+    eta = f", expected at about {clock(up_at)}" if up_at > max(state.now, machines[0].requested_at) else ""
+    return (
+        f"leaves for the cloud: {what}, requested at {clock(machines[0].requested_at)}, {are} coming up{eta}"
+    )
 
 
 def _running(state: State, record: JobRecord, clock: Clock) -> str:

@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 from starburst.kube.resources import Object
 
+#: The reason of a pod that is called Succeeded although a container of it never ran.
+NEVER_RAN = "NeverRan"
 #: Reasons of containers with which nothing is wrong.
-_USUAL = frozenset({"Completed", "ContainerCreating", "PodInitializing"})
+USUAL = frozenset({"Completed", "ContainerCreating", "PodInitializing"})
 
 
 class PodOutcome(NamedTuple):
     """The outcome so far. `exit_code` is the highest of the ended containers, None while none has ended."""
 
+    phase: str
     exit_code: int | None
     reason: str
     message: str
@@ -24,7 +27,15 @@ def outcome(spec: Object, status: Object) -> PodOutcome:
     Init containers count when they failed, for then the others never start. Sidecars do not: they are killed
     when the work is done. What ended the whole pod ("Evicted", "DeadlineExceeded") comes before what its
     containers say.
+
+    A kubelet that is killed when it has created a container and not yet started it can call its pod Succeeded
+    afterwards (seen on 1.20.2): the container has exit code 0 there, no times and no reason. That pod has
+    failed.
     """
+    phase = status.get("phase") or "Pending"
+    if phase == "Succeeded" and any(map(_never_ran, status.get("containerStatuses") or ())):
+        message = "it is called Succeeded, but its container has neither a start nor an end"
+        return PodOutcome("Failed", None, NEVER_RAN, message)
     sidecars = {
         container.get("name")
         for container in spec.get("initContainers") or ()
@@ -54,10 +65,16 @@ def outcome(spec: Object, status: Object) -> PodOutcome:
             "reason": "ContainerCreating",
         }  # all init containers are done: nothing else holds it up
     return PodOutcome(
+        phase,
         None if worst is None else _code(worst),
         status.get("reason") or told.get("reason") or "",
         status.get("message") or told.get("message") or "",
     )
+
+
+def _never_ran(container: Object) -> bool:
+    end = (container.get("state") or {}).get("terminated")
+    return end is not None and not any(map(end.get, ("startedAt", "finishedAt", "reason", "exitCode")))
 
 
 def _code(end: Object) -> int:
@@ -68,5 +85,5 @@ def _told(worst: Object | None, waiting: list[Object]) -> Object:
     """The state that says most: a bad end, then what holds a container up, then that it is on its way."""
     if worst is not None and worst.get("reason") not in (None, "Completed"):
         return worst
-    held_up = (state for state in waiting if state.get("reason") not in _USUAL)
+    held_up = (state for state in waiting if state.get("reason") not in USUAL)
     return next(held_up, waiting[0] if waiting else {})

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import suppress
+
+from starburst.runs.supervisor.line_times import EVERY_S, note_time
 
 #: Bytes of a log by default.
 MAX_LOG = 1 << 30
@@ -21,9 +24,13 @@ LAST_S = 10.0
 
 
 class LogPump:
-    """A thread that copies from a pipe to the descriptor `log`: `limit` bytes and the tail of the rest."""
+    """A thread that copies from a pipe to the descriptor `log`: `limit` bytes and the tail of the rest.
 
-    def __init__(self, log: int, limit: int) -> None:
+    The file `times` gets the times of the lines.
+    """
+
+    def __init__(self, log: int, limit: int, times: str) -> None:
+        self._times, self._noted_at = times, float("-inf")
         self._log, self._limit = log, limit
         self._room = limit
         self._tail = b""
@@ -78,6 +85,7 @@ class LogPump:
             self._write(self._tail)
 
     def _write(self, text: bytes) -> None:
+        self._note_time()
         if self._lost:
             gap = f"\n[starburst: {self._lost} bytes were lost here, for the disk was full]\n".encode()
             if self._write_all(gap) < len(gap):
@@ -85,6 +93,12 @@ class LogPump:
                 return
             self._lost = 0
         self._lost += len(text) - self._write_all(text)
+
+    def _note_time(self) -> None:
+        now = time.time()
+        if not self._noted_at <= now < self._noted_at + EVERY_S:
+            self._noted_at = now
+            note_time(self._times, os.fstat(self._log).st_size, now)
 
     def _write_all(self, text: bytes) -> int:
         """How many bytes the disk took."""

@@ -21,7 +21,7 @@ import time
 from contextlib import suppress
 from dataclasses import asdict
 
-from starburst.runs.supervisor import cgroups, seclusion
+from starburst.runs.supervisor import cgroups, line_times, seclusion
 from starburst.runs.supervisor.children import (
     LOCK_FD,
     become_subreaper,
@@ -127,7 +127,7 @@ class Supervisor:
     def _log(self) -> LogPump | None:
         """The pump that bounds the log; None on rented machines, whose tasks write to the file itself."""
         max_bytes = self.spec.get("max_log")
-        return None if max_bytes is None else LogPump(1, max_bytes)
+        return None if max_bytes is None else LogPump(1, max_bytes, self._path(line_times.NAME))
 
     def _spawn(self, umask: int, log: LogPump | None) -> None:
         """Start the command in a child, which reports by a pipe if that fails; exec closes the pipe.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, union_all
 
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.job import Site
@@ -105,10 +105,11 @@ def settled_since(store: Store, cap: Cap, since: float) -> float:
             seconds += [(job_id, rate * part) for job_id, part in parts.items()]
         covered: set[str] = set()
         for chunk in chunks(sorted({job_id for job_id, _ in seconds})):
-            chosen = select(t.jobs.c.id).where(t.jobs.c.id.in_(chunk))
-            for column, wanted in ((t.jobs.c.queue, cap.queue), (t.jobs.c.user, cap.user)):
-                chosen = chosen if wanted is None else chosen.where(column == wanted)
-            covered.update(conn.scalars(chosen))
+            for table in (t.jobs, t.history):
+                chosen = select(table.c.id).where(table.c.id.in_(chunk))
+                for column, wanted in ((table.c.queue, cap.queue), (table.c.user, cap.user)):
+                    chosen = chosen if wanted is None else chosen.where(column == wanted)
+                covered.update(conn.scalars(chosen))
     return sum(cost for job_id, cost in seconds if job_id in covered)
 
 
@@ -116,7 +117,11 @@ def _by_machine(conn: Connection, by: str, now: float) -> Bills:
     """The bill of an instance counts for its offer, and evenly over the time from launch to end."""
     c = t.instances.c
     settled, running = Counter[str](), Counter[str]()
-    ended = select(c.offer_name, c.launched_at, c.ended_at, c.micro_usd).where(c.micro_usd > 0)
+    p = t.past_instances.c
+    ended = union_all(
+        select(c.offer_name, c.launched_at, c.ended_at, c.micro_usd).where(c.micro_usd > 0),
+        select(p.offer_name, p.launched_at, p.ended_at, p.micro_usd),
+    )
     for offer_name, launched_at, ended_at, micro_usd in conn.execute(ended):
         for name, part in _over(by, offer_name, launched_at, ended_at, micro_usd):
             settled[name] += part
@@ -145,9 +150,12 @@ def _over(by: str, name: str, since: float, until: float, micro_usd: int) -> Ite
 def _by_job(conn: Connection, by: str, now: float) -> Bills:
     """The bill of a job: its settled shares, and its shares of instances that still run."""
     key = t.jobs.c.id if by == "job" else t.jobs.c[by]
-    paid = select(key, func.sum(t.jobs.c.cloud_micro_usd)).where(t.jobs.c.cloud_micro_usd > 0).group_by(key)
+    settled = Counter[str]()
+    for table in (t.jobs, t.history):
+        of, bill = table.c[key.name], table.c.cloud_micro_usd
+        for name, micro_usd in conn.execute(select(of, func.sum(bill)).where(bill > 0).group_by(of)):
+            settled[name] += int(micro_usd)
     sharing = select(t.jobs.c.id, key.label("key")).where(t.jobs.c.open_bills > 0)
-    settled = Counter({row[0]: int(row[1]) for row in conn.execute(paid)})
     keys = {row[0]: row[1] for row in conn.execute(sharing)}
     running = Counter[str]()
     for machine in machines(conn):
@@ -161,8 +169,11 @@ def _cluster(conn: Connection, by: str, now: float, price: Money) -> Counter[str
     c, costs_ = t.jobs.c, Counter[str]()
     last = select(c.id, c.user, c.queue, c.started_at, c.ended_at, c.record)
     last = last.where(c.site == Site.CLUSTER.value, c.started_at.is_not(None))
-    for row in conn.execute(last):
-        gpus = total(codec.decode(_Asks, row.record).job.tasks).gpus
+    h = t.history.c
+    old = select(h.id, h.user, h.queue, h.started_at, h.ended_at, h.gpus)
+    old = old.where(h.site == Site.CLUSTER.value, h.started_at.is_not(None))
+    asked = [(row, total(codec.decode(_Asks, row.record).job.tasks).gpus) for row in conn.execute(last)]
+    for row, gpus in (*asked, *((row, row.gpus) for row in conn.execute(old))):
         until = now if row.ended_at is None else row.ended_at
         amount = (price * gpus).for_seconds(max(0.0, until - row.started_at)).micro_usd
         name = {"user": row.user, "queue": row.queue, "job": row.id}.get(by, "cluster")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, case, func, select, union_all
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, case, func, select, union_all
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.instance_record import InstanceRecord
@@ -21,7 +21,7 @@ from starburst.domain.job import Adopted, Submission, Workload, is_over
 from starburst.domain.node import Node
 from starburst.store import codec
 from starburst.store import schema as t
-from starburst.store.errors import AmbiguousJobError, JobNotFoundError
+from starburst.store.errors import AmbiguousJobError, JobNotFoundError, RolledUpError
 from starburst.store.rows import chunks
 from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES, LIVE_JOBS, Store
 
@@ -94,6 +94,7 @@ class PastJob(NamedTuple):
     cpus: float
     memory_gib: float
     queue: str
+    user: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,9 @@ def job(store: Store, text: str) -> JobRow:
             if ids:
                 found = _taken_up(conn, [t.jobs.c.id == ids[0]], 1)
                 return (found or _requested(conn, [t.requests.c.job_id == ids[0]], 1))[0]
+        past = conn.scalar(select(t.history.c.phase).where(t.history.c.id == text))
+        if past is not None:
+            raise RolledUpError(text, past)
         newest = [*_requested(conn, [], GUESS_AMONG), *_taken_up(conn, [], GUESS_AMONG)]
     words = dict.fromkeys(word for row in newest for word in (row.id, row.name))
     raise JobNotFoundError(text, get_close_matches(text, words))
@@ -165,18 +169,31 @@ def job(store: Store, text: str) -> JobRow:
 
 def ended(store: Store, ids: Collection[str]) -> tuple[tuple[str, str], ...]:
     """The (id, phase) of those jobs that have ended."""
-    found = jobs(store, ids=ids) if ids else []
-    return tuple((row.id, row.phase) for row in found if is_over(row.phase))
+    if not ids:
+        return ()
+    known = [(row.id, row.phase) for row in jobs(store, ids=ids)]
+    missing = sorted(set(ids).difference(id_ for id_, _ in known))
+    with store.read() as conn:
+        for some in chunks(missing):
+            old = select(t.history.c.id, t.history.c.phase).where(t.history.c.id.in_(some))
+            known += [(row.id, row.phase) for row in conn.execute(old)]
+    return tuple((id_, phase) for id_, phase in known if is_over(phase))
 
 
 def past_jobs(store: Store) -> list[PastJob]:
     """Jobs whose command has ended with any exit code, in order of arrival."""
-    c = t.jobs.c
-    ended = select(c.record).where(
-        c.phase.in_(("succeeded", "failed")), c.started_at.is_not(None), c.ended_at.is_not(None)
-    )
+    c, h = t.jobs.c, t.history.c
+
+    def has_run(c: Any) -> ColumnElement[bool]:
+        return and_(c.phase.in_(("succeeded", "failed")), c.started_at.is_not(None), c.ended_at.is_not(None))
+
+    columns = (h.id, h.submitted_at, h.ended_at - h.started_at, h.gpus, h.cpus, h.memory_gib, h.queue, h.user)
+    old = select(*columns).where(has_run(h)).order_by(h.seq)
     with store.read() as conn:
-        return [_past(codec.decode(JobRecord, body)) for body in conn.scalars(ended.order_by(c.seq))]
+        past = [PastJob(*row) for row in conn.execute(old)]
+        ended = select(c.record).where(has_run(c)).order_by(c.seq)
+        past += [_past(codec.decode(JobRecord, body)) for body in conn.scalars(ended)]
+    return sorted(past, key=lambda job: job.submitted_at)
 
 
 def record(store: Store, job_id: str) -> JobRecord | None:
@@ -315,6 +332,7 @@ def _past(record: JobRecord) -> PastJob:
         cpus=sum(task.cpus for task in tasks),
         memory_gib=sum(task.memory_gib for task in tasks),
         queue=record.job.queue,
+        user=record.job.user,
     )
 
 

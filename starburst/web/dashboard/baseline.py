@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, or_, select
 
-from sim.world import SimJob, World
+from sim.world import SimJob
 from starburst.app.wiring.stored import stored_config
 from starburst.core.model.jobs import JobRecord
-from starburst.core.model.settings import Settings
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.core.scheduler import Scheduler
-from starburst.core.state import Changes
-from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
-from starburst.domain.node import Node
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.listings import dashboard_queries, queries
 from starburst.store.store import Store
 from starburst.web.background import BackgroundCache
+from starburst.web.dashboard.replay import no_wait, replay
 
 #: Newest jobs of the day that are compared; a replay of so many takes a third of a second.
 MOST_JOBS = 1000
@@ -37,6 +32,8 @@ class Comparison:
     jobs: int
     paid: Money
     no_wait: Money
+    #: No-Wait's machines, with their bills up to now.
+    machines: tuple[InstanceRecord, ...] = ()
 
     @property
     def saved(self) -> float | None:
@@ -77,50 +74,9 @@ def compare(store: Store, since: float, now: float) -> Comparison:
     ids = {record.id for record in ours}
     paid = sum(record.cloud_micro_usd for record in ours)
     paid += sum(micro for shares in running for job_id, micro in shares.items() if job_id in ids)
-    jobs = [*(_held(record, begin, now) for record in before), *(_again(record, now) for record in ours)]
-    rival = replay(_no_wait(settings), nodes, offers, jobs, now)
-    return Comparison(len(ours), Money(paid), rival)
-
-
-def replay(
-    settings: Settings, nodes: Sequence[Node], offers: Sequence[Offer], jobs: Iterable[SimJob], now: float
-) -> Money:
-    """The cloud bill up to `now` for jobs under these settings."""
-    machines: dict[str, InstanceRecord] = {}
-
-    def on_step(_: float, changes: Changes) -> None:
-        machines.update(changes.instances)
-
-    boots = {offer.name: offer.ready_s for offer in offers}
-    world = World(Scheduler(settings), nodes, offers, boot_s=boots, on_step=on_step)
-    world.submit(jobs)
-    world.run()
-    return sum((machine.cost(now) for machine in _cut(machines.values(), now)), Money())
-
-
-def _cut(machines: Iterable[InstanceRecord], now: float) -> Iterable[InstanceRecord]:
-    """The machines with their bills cut at `now`."""
-    for machine in machines:
-        if machine.launched_at is not None and machine.launched_at < now:
-            yield replace(machine, ended_at=min(now, machine.ended_at or now))
-
-
-def _no_wait(settings: Settings) -> Settings:
-    return replace(
-        settings,
-        waiting="no-wait",
-        factor=None,
-        budget_mode="open",
-        hopeless="wait",
-        order="fifo",
-        out_of_order=True,
-        backfill=False,
-        queue_limit=None,
-        returns="never",
-        packer="none",
-        pack_window_s=0.0,
-        pack_period_s=0.0,
-    )
+    jobs = [*(_held(record, begin, now) for record in before), *(again(record, now) for record in ours)]
+    rival = replay(no_wait(settings), nodes, offers, jobs)
+    return Comparison(len(ours), Money(paid), rival.bill(now), tuple(rival.until(now)))
 
 
 def _submitted(conn: Connection, since: float) -> list[JobRecord]:
@@ -143,7 +99,8 @@ def _held(record: JobRecord, begin: float, now: float) -> SimJob:
     return SimJob(job, begin, max(1.0, _end(record, now) - begin))
 
 
-def _again(record: JobRecord, now: float) -> SimJob:
+def again(record: JobRecord, now: float) -> SimJob:
+    """The job as it was submitted, with the run time that it had or is taken to have."""
     began = record.started_at
     lasts = _estimate(record) if began is None else _end(record, now) - began
     job = replace(record.job, max_wait_s=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -22,11 +21,13 @@ from starburst.store.listings import dashboard_queries as board
 from starburst.store.listings import queries
 from starburst.store.listings.dashboard_queries import PlacedJob, QueuedJob
 from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.store import Store
 from starburst.web import aggregates
 from starburst.web.aggregates import SpendingLimit, WaitBudget
 from starburst.web.context import AppContext
 from starburst.web.dashboard.baseline import BaselineCache, Comparison
 from starburst.web.dashboard.caps import CapsPanel, caps_panel
+from starburst.web.dashboard.history import DayHistory, HistoryCache, midnight
 from starburst.web.packing_gap_cache import PackingGapCache
 
 #: Lengths of the lists; the rest is counted.
@@ -106,6 +107,9 @@ class Overview:
     up: bool
     #: The resource that the scheduler waits for, as a sentence; "" is none.
     held_up: str
+    #: Of several replicas the one that leads, and whether that is this one; "" is none, None is a single one.
+    leader: str | None
+    leads: bool
     speed: float
     asked: JobFilter
     #: Jobs by phase, and the number of jobs past their deadline.
@@ -125,21 +129,38 @@ class Overview:
     decided: int
     jobs: Sequence[JobRow]
     hits: int
+    #: None until they have been computed for the first time.
+    history: DayHistory | None
     #: Micro-dollars by job for machines that have not ended.
     owed: Mapping[str, int]
 
 
-def overview(
-    app_context: AppContext, baseline: BaselineCache, gaps: PackingGapCache, asked: JobFilter
-) -> Overview:
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What is computed beside the requests that show it."""
+
+    baseline: BaselineCache
+    gaps: PackingGapCache
+    histories: HistoryCache
+
+    @classmethod
+    def of(cls, store: Store) -> Computed:
+        """Of one store."""
+        return cls(BaselineCache(store), PackingGapCache(store), HistoryCache(store))
+
+
+def overview(app_context: AppContext, computed: Computed, asked: JobFilter) -> Overview:
     """The contents as of now."""
     store, now = app_context.store, app_context.now()
     config, pace, counts = stored_config(store), queries.pace(store), queries.summary(store).jobs
-    comparison, settings = baseline.ask(midnight(now), now), config.settings()
-    gap, caps = gaps.ask(settings.max_rate), caps_panel(stored_standings(store, settings, now), now)
+    comparison, settings = computed.baseline.ask(midnight(now), now), config.settings()
+    gap, caps = computed.gaps.ask(settings.max_rate), caps_panel(stored_standings(store, settings, now), now)
+    day = None if caps.day is None else caps.day.cap.limit.micro_usd / 1e6
+    rivals = () if comparison is None else comparison.machines
+    history = computed.histories.ask(now, day, config.policy.budget_percent / 100, rivals)
     decisions = queries.decisions(store, last=DECISIONS)[::-1]
     fresh = queries.jobs(store, phases=(queries.SUBMITTED,), limit=JOBS)[::-1]
-    said = app_context.home.scheduler()
+    said = app_context.scheduler()
     with store.read() as conn:
         holders, nodes = board.placed_jobs(conn), board.nodes(conn)
         records, facts = queries.machines(conn), board.facts(conn)
@@ -148,14 +169,16 @@ def overview(
             now=now,
             up=said is not None,
             held_up="" if said is None else said.detail,
+            leader=app_context.leader(),
+            leads=app_context.leads(),
             speed=pace.speed,
             asked=asked,
             counts=counts,
             overdue=sum(board.overdue(conn, now).values()),
             waiters=board.queued_jobs(conn, WAITERS),
-            nodes=_nodes(nodes, holders),
+            nodes=node_boxes(nodes, holders),
             nodes_total=len(nodes),
-            machines=_machines(records, holders, now),
+            machines=machine_boxes(records, holders, now),
             machines_total=len(records),
             unreachable=sum(record.unreachable_since is not None for record in records),
             gpus=aggregates.gpus(nodes, holders),
@@ -172,18 +195,9 @@ def overview(
             decided=facts.decided,
             jobs=shown,
             hits=hits,
+            history=history,
             owed=_owed(records, now),
         )
-
-
-def midnight(now: float) -> float:
-    """The beginning of the local day, on the scheduler's clock."""
-    return (
-        datetime.fromtimestamp(now)
-        .astimezone()
-        .replace(hour=0, minute=0, second=0, microsecond=0)
-        .timestamp()
-    )
 
 
 def _search(
@@ -218,7 +232,7 @@ def _owed(machines: Sequence[InstanceRecord], now: float) -> Counter[str]:
     return owed
 
 
-def _nodes(nodes: Sequence[Node], holders: Sequence[PlacedJob]) -> list[NodeBox]:
+def node_boxes(nodes: Sequence[Node], holders: Sequence[PlacedJob]) -> list[NodeBox]:
     """The first nodes; of more than NODES those with the most used GPUs."""
     names = {node.name for node in nodes}
     parts = _parts(holders, names)
@@ -231,7 +245,7 @@ def _nodes(nodes: Sequence[Node], holders: Sequence[PlacedJob]) -> list[NodeBox]
     return boxes[:NODES]
 
 
-def _machines(
+def machine_boxes(
     records: Sequence[InstanceRecord], holders: Sequence[PlacedJob], now: float
 ) -> list[MachineRow]:
     """The first machines; unreachable ones come first."""

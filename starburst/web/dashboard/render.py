@@ -33,33 +33,40 @@ class JobStory:
     gantt: Gantt
     submission: Submission | None
 
+    @property
+    def array(self) -> str:
+        """The array that the job is of; "" is none."""
+        member = None if self.submission is None else self.submission.job.array
+        return "" if member is None else member.array
+
 
 def overview_page(view: Overview, *, signed_in: bool = False) -> str:
     """The overview page; `signed_in`: the request has a session, so the page offers to log out."""
-    return _render("overview.html", view.now, signed_in=signed_in, view=view, phases=PHASES)
+    return draw_page("overview.html", view.now, signed_in=signed_in, view=view, phases=PHASES)
 
 
 def overview_parts(view: Overview) -> str:
     """The parts of the overview page that the browser refreshes."""
-    return _render("overview_parts.html", view.now, view=view, phases=PHASES)
+    return draw_page("overview_parts.html", view.now, view=view, phases=PHASES)
 
 
 def job_page(story: JobStory, *, signed_in: bool = False) -> str:
     """The page of a job; `signed_in` as for `overview_page`."""
-    return _render("job.html", story.now, signed_in=signed_in, story=story)
+    return draw_page("job.html", story.now, signed_in=signed_in, story=story)
 
 
 def job_parts(story: JobStory) -> str:
     """The parts of a job's page that the browser refreshes."""
-    return _render("job_parts.html", story.now, story=story)
+    return draw_page("job_parts.html", story.now, story=story)
 
 
 def missing(what: str) -> str:
     """The page for status 404."""
-    return _render("missing.html", 0.0, what=what)
+    return draw_page("missing.html", 0.0, what=what)
 
 
-def _render(template: str, now: float, *, signed_in: bool = False, **values: object) -> str:
+def draw_page(template: str, now: float, *, signed_in: bool = False, **values: object) -> str:
+    """A template as HTML; `now` is the present, scheduler seconds."""
     clock, zone = local_clock(now), datetime.fromtimestamp(now).astimezone().tzname()
     page = _environment().get_template(template)
     return page.render(now=now, clock=clock, zone=zone, signed_in=signed_in, **values)

@@ -4,75 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from hashlib import sha256
-from importlib.resources import files
 
-from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Request, Response
 
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.listings import queries
 from starburst.web.context import AppContext
 from starburst.web.dashboard import render
-from starburst.web.dashboard.baseline import BaselineCache
+from starburst.web.dashboard.answers import missing, page, signed_in
+from starburst.web.dashboard.budgets import BudgetReplayCache
 from starburst.web.dashboard.gantt import draw
-from starburst.web.dashboard.overview import PHASES, JobFilter, overview
-from starburst.web.packing_gap_cache import PackingGapCache
-from starburst.web.sessions import cookies
+from starburst.web.dashboard.lists import lists
+from starburst.web.dashboard.overview import PHASES, Computed, JobFilter, overview
+from starburst.web.dashboard.places import places
 
-#: Only our own files; no inline scripts or styles.
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Cache-Control": "no-store",
-}
-TYPES = {
-    "dashboard.css": "text/css; charset=utf-8",
-    "dashboard.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
 #: Newest decisions shown per job.
 STORY = 300
 #: Longest search text; a longer one is cut off.
 TEXT = 120
+#: Seconds that a page waits for what is computed beside it, so that small pasts are there at once.
+FIRST_S = 0.5
 
 
 def dashboard(app_context: AppContext) -> APIRouter:
     """The router of the dashboard of one home."""
     router = APIRouter(include_in_schema=False)
-    baseline, gap = BaselineCache(app_context.store), PackingGapCache(app_context.store)
+    computed, budgets = Computed.of(app_context.store), BudgetReplayCache(app_context.store)
 
     @router.get("/")
     def home(request: Request, q: str = "", phase: str = "") -> Response:
-        view = overview(app_context, baseline, gap, _asked(q, phase))
-        return _page(request, render.overview_page(view, signed_in=_signed_in(request)))
+        view = overview(app_context, computed, _asked(q, phase))
+        return page(request, render.overview_page(view, signed_in=signed_in(request)))
 
     @router.get("/dashboard/overview")
     def overview_parts(request: Request, q: str = "", phase: str = "") -> Response:
-        return _page(request, render.overview_parts(overview(app_context, baseline, gap, _asked(q, phase))))
+        return page(request, render.overview_parts(overview(app_context, computed, _asked(q, phase))))
 
     @router.get("/jobs/{job_id}")
     def job(request: Request, job_id: str) -> Response:
-        page = partial(render.job_page, signed_in=_signed_in(request))
-        return _of_job(request, app_context, job_id, page)
+        draw_story = partial(render.job_page, signed_in=signed_in(request))
+        return _of_job(request, app_context, job_id, draw_story)
 
     @router.get("/dashboard/jobs/{job_id}")
     def job_parts(request: Request, job_id: str) -> Response:
         return _of_job(request, app_context, job_id, render.job_parts)
 
-    @router.get("/dashboard/static/{name}")
-    def static(request: Request, name: str, v: str = Query("", max_length=64)) -> Response:
-        if name not in TYPES:
-            return HTMLResponse(render.missing(f"there is no {name}"), 404, HEADERS)
-        content = (files("starburst.web.dashboard") / "static" / name).read_bytes()
-        kept = "public, max-age=31536000, immutable" if v else "no-cache"
-        return Response(content, headers={"Cache-Control": kept}, media_type=TYPES[name])
+    def drawn_budgets(template: str, request: Request, wait_s: float) -> Response:
+        now = app_context.now()
+        found = budgets.ask(now, wait_s)
+        return page(request, render.draw_page(template, now, signed_in=signed_in(request), replay=found))
 
+    @router.get("/what-if")
+    def what_if(request: Request) -> Response:
+        return drawn_budgets("budget.html", request, FIRST_S)
+
+    @router.get("/dashboard/budget")
+    def what_if_parts(request: Request) -> Response:
+        return drawn_budgets("budget_parts.html", request, 0.0)
+
+    router.include_router(lists(app_context))
+    router.include_router(places(app_context))
     return router
-
-
-def _signed_in(request: Request) -> bool:
-    return bool(cookies(request))
 
 
 def _asked(text: str, phase: str) -> JobFilter:
@@ -88,20 +80,11 @@ def _of_job(
     try:
         row = queries.job(app_context.store, job_id)
     except (JobNotFoundError, AmbiguousJobError) as error:
-        return HTMLResponse(render.missing(str(error)), 404, HEADERS)
+        return missing(str(error))
     now = app_context.now()
     story = queries.decisions(app_context.store, row.id, last=STORY)
     told = app_context.snapshots.explanation(row, decided=story[-1].seq if story else 0)
     submission = app_context.store.submission(row.id)
-    up = app_context.home.scheduler_pid() is not None
-    page = draw_page(render.JobStory(now, up, row, told, story, draw(row, story, now), submission))
-    return _page(request, page)
-
-
-def _page(request: Request, html: str) -> Response:
-    """The page with an ETag; status 304 if the browser has the same one."""
-    tag = f'"{sha256(html.encode()).hexdigest()[:32]}"'
-    headers = {**HEADERS, "ETag": tag}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    return HTMLResponse(html, headers=headers)
+    up = app_context.scheduler() is not None
+    html = draw_page(render.JobStory(now, up, row, told, story, draw(row, story, now), submission))
+    return page(request, html)

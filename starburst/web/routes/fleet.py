@@ -110,7 +110,8 @@ def summary(context: ViewerContext) -> JSONResponse:
         {
             "version": __version__,
             "now": iso(app_context.now()),
-            "scheduler_running": app_context.home.scheduler_pid() is not None,
+            "scheduler_running": app_context.scheduler() is not None,
+            "leader": app_context.leader(),
             "jobs": pages.counts(context.store, queues),
             "instances": Counter(row.phase for row in machines),
             "usd_per_hour": sum(row.rate.micro_usd for row in machines) / 1_000_000,

@@ -13,7 +13,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
 from starburst.app.jobs.serializers import Keys, decision_keys, explanation_keys, job_keys, story_keys
 from starburst.core.views.explain import Explanation
-from starburst.domain.job import JobEdit, Phase
+from starburst.domain.job import JobEdit, Phase, Submission
 from starburst.domain.user import MAX_USER
 from starburst.store.listings import pages, queries
 from starburst.store.listings.queries import JobRow
@@ -69,8 +69,24 @@ def submit(
 
     Jobs belong to the user of the token's name; without tokens to who runs Starburst.
     """
+    found = read_texts(context, body, user)
+    if hold:
+        found = submitting.held(found)
+    if dry_run:
+        return JSONResponse(context.shown(submitting.dry_run(context.store, found)))
+    rows = submitting.submit(context.store, found, context.snapshots, allow_unsatisfiable=allow_unsatisfiable)
+    return JSONResponse(rows, 201)
+
+
+def read_texts(context: RequestContext, body: SubmissionBody, user: str = "") -> list[Submission]:
+    """The jobs of a body, for a user; by default the one who asks.
+
+    Raises:
+        HttpError: 403, they are of another user or queue than the principal may submit for.
+        UserError: a manifest is invalid.
+    """
     principal = context.principal
-    own = principal.name or submitting.this_user()
+    own = asker(context)
     if user not in ("", own) and not principal.may(Role.ADMIN):
         raise HttpError(
             403, f"user: {user!r}: the token {principal.name!r} submits for {own!r} only; leave it out"
@@ -87,12 +103,7 @@ def submit(
     if strange:
         known = " and ".join(principal.queues or ())
         raise HttpError(403, f"queue: {min(strange)!r}: the token {principal.name!r} is for {known} only")
-    if hold:
-        found = submitting.held(found)
-    if dry_run:
-        return JSONResponse(context.shown(submitting.dry_run(context.store, found)))
-    rows = submitting.submit(context.store, found, context.snapshots, allow_unsatisfiable=allow_unsatisfiable)
-    return JSONResponse(rows, 201)
+    return found
 
 
 @router.get("", summary="List jobs in order of arrival")
@@ -157,19 +168,25 @@ def cancel_all(context: SubmitterContext, names: Names, now: Now = False) -> JSO
 @router.post("/hold", summary="Hold jobs and arrays, all or none", openapi_extra=NAMES_BODY)
 def hold_all(context: SubmitterContext, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(context, context.named(names), submitting.hold))
+    return JSONResponse(
+        steer_jobs(context, context.named(names), partial(submitting.hold, by=asker(context)))
+    )
 
 
 @router.post("/release", summary="Release jobs and arrays, all or none", openapi_extra=NAMES_BODY)
 def release_all(context: SubmitterContext, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(context, context.named(names), submitting.release))
+    return JSONResponse(
+        steer_jobs(context, context.named(names), partial(submitting.release, by=asker(context)))
+    )
 
 
 @router.post("/requeue", summary="Requeue jobs and arrays, all or none", openapi_extra=NAMES_BODY)
 def requeue_all(context: SubmitterContext, names: Names) -> JSONResponse:
     """How they stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(context, context.named(names), submitting.requeue))
+    return JSONResponse(
+        steer_jobs(context, context.named(names), partial(submitting.requeue, by=asker(context)))
+    )
 
 
 @router.post("/edit", summary="Change jobs and arrays that wait, all or none", openapi_extra=NAMES_BODY)
@@ -190,19 +207,25 @@ def cancel(context: SubmitterContext, job: JobText, now: Now = False) -> JSONRes
 @router.post("/{job}/hold", summary="Keep a job that waits out of the queue")
 def hold(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(context, [context.job(job)], submitting.hold)[0])
+    return JSONResponse(
+        steer_jobs(context, [context.job(job)], partial(submitting.hold, by=asker(context)))[0]
+    )
 
 
 @router.post("/{job}/release", summary="Let a held job into the queue")
 def release(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(context, [context.job(job)], submitting.release)[0])
+    return JSONResponse(
+        steer_jobs(context, [context.job(job)], partial(submitting.release, by=asker(context)))[0]
+    )
 
 
 @router.post("/{job}/requeue", summary="Stop a run and let its job wait again")
 def requeue(context: SubmitterContext, job: JobText) -> JSONResponse:
     """How the job stood before; who may is as for cancelling."""
-    return JSONResponse(_steer(context, [context.job(job)], submitting.requeue)[0])
+    return JSONResponse(
+        steer_jobs(context, [context.job(job)], partial(submitting.requeue, by=asker(context)))[0]
+    )
 
 
 @router.post("/{job}/edit", summary="Change the priority, wait or estimate of a job that waits")
@@ -211,21 +234,26 @@ def edit(context: SubmitterContext, job: JobText, edit: Edit) -> JSONResponse:
     return JSONResponse(_edit(context, [context.job(job)], edit)[0])
 
 
+def asker(context: RequestContext) -> str:
+    """The user in whose name a request is made: the token's, without tokens who runs Starburst."""
+    return context.principal.name or submitting.this_user()
+
+
 def _edit(context: RequestContext, rows: list[JobRow], change: JobEdit) -> list[Keys]:
     if not change.changes:
         raise HttpError(400, "query: name what to change: priority, max_wait_s or runtime_estimate_s")
     admin = context.principal.may(Role.ADMIN)
-    return _steer(context, rows, partial(submitting.edit, change=change, admin=admin))
+    return steer_jobs(context, rows, partial(submitting.edit, change=change, admin=admin))
 
 
 def _cancel(context: RequestContext, rows: list[JobRow], *, now: bool) -> list[Keys]:
     """Cancel with grace, or `now`, which is for admins: other jobs on the machine may lose promised time."""
     if now and not context.principal.may(Role.ADMIN):
         raise HttpError(403, f"now: is for admins; the token {context.principal.name!r} cancels with a grace")
-    return _steer(context, rows, partial(submitting.cancel, now=now))
+    return steer_jobs(context, rows, partial(submitting.cancel, now=now, by=asker(context)))
 
 
-def _steer(
+def steer_jobs(
     context: RequestContext, rows: list[JobRow], tell: Callable[[Store, list[JobRow]], None]
 ) -> list[Keys]:
     """Apply an action to jobs that the principal may change."""

@@ -12,35 +12,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from starburst.web.auth import limit_key, refuse_other_pages
+from starburst.web.dashboard.answers import HEADERS
+from starburst.web.dashboard.render import draw_page
 from starburst.web.dependencies import Services
 from starburst.web.routes.bodies import read_body
 from starburst.web.sessions import cookie_name, cookies
 
 router = APIRouter(include_in_schema=False)
-
-PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Starburst</title>
-<style>
-:root {{ color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }}
-form {{ max-width: 22rem; margin: 20vh auto; padding: 0 1rem }}
-input, button {{ font: inherit; width: 100%; box-sizing: border-box; padding: .5rem; margin: .3rem 0 }}
-</style>
-<form method="post" action="/login">
-<h1>Starburst</h1>
-<label>Token <input name="token" type="password" autocomplete="current-password" required autofocus></label>
-<button>Enter</button>
-<p role="alert">{said}</p>
-</form>
-</html>
-"""
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; "
-    "frame-ancestors 'none'",
-}
 
 
 @router.get("/login")
@@ -61,9 +39,10 @@ async def enter(request: Request) -> Response:
         return _page("This token is not known, or has expired.", 401)
     for old in cookies(request):
         services.authenticator.sessions.end(old)
-    answer = RedirectResponse("/", 303)
     secure = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     id_ = services.authenticator.sessions.begin(secret)
+    # Browsers keep what follows "#" to themselves: see form_tokens.py.
+    answer = RedirectResponse(f"/#forms={services.form_tokens.of_session(id_)}", 303)
     answer.set_cookie(cookie_name(request), id_, httponly=True, samesite="strict", secure=secure)
     return answer
 
@@ -81,4 +60,4 @@ def leave(request: Request) -> Response:
 
 
 def _page(said: str, status: int) -> Response:
-    return HTMLResponse(PAGE.format(said=said), status, HEADERS)
+    return HTMLResponse(draw_page("login.html", 0.0, said=said), status, HEADERS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import accumulate
 
@@ -22,6 +22,7 @@ from starburst.app.wiring.stored import stored_config
 from starburst.core.model.decisions import REASONS, WHY_OFFLOAD
 from starburst.domain.money import MICRO
 from starburst.store import counters
+from starburst.store.leader import LeaderRecord, leader_record
 from starburst.store.listings import dashboard_queries, queries
 from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES
 from starburst.web import aggregates
@@ -62,7 +63,7 @@ class StoreCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All metrics from one state of the store."""
         config, now = stored_config(self._app_context.store), self._app_context.now()
-        said = self._app_context.home.scheduler()
+        said = self._app_context.scheduler()
         yield _gauge("scheduler_up", "1 if a scheduler runs in this home, else 0.", said is not None)
         yield _by(
             "scheduler_held_up",
@@ -70,11 +71,13 @@ class StoreCollector(Collector):
             ["reason"],
             [((said.kind,), 1)] if said is not None and said.kind else [],
         )
+        yield from _leadership(self._app_context)
         with self._app_context.store.read() as conn:
             told, facts = counters.tallies(conn), dashboard_queries.facts(conn)
             machines = queries.machines(conn)
-            yield from _jobs(conn, now, told)
-            yield from _decisions(told)
+            waits = counters.waits(conn)
+            yield from _jobs(conn, now, waits)
+            yield from _decisions(told, waits)
             yield _steps(counters.steps(conn))
             yield from _machines(conn, sum(m.unreachable_since is not None for m in machines))
             yield from _money(counters.spent(conn), dashboard_queries.unsettled(conn, machines, now))
@@ -85,38 +88,43 @@ class StoreCollector(Collector):
             aggregates.rate(machines).dollars,
         )
         limit = aggregates.limit(config)
-        if limit is not None:
-            yield _gauge(
-                "cloud_dollars_per_hour_limit",
-                "The hourly cap on everybody; without one, price of all that the offers' capacities allow.",
-                limit.rate.dollars,
-            )
+        yield _if_known(
+            "cloud_dollars_per_hour_limit",
+            "The hourly cap on everybody; without one, price of all that the offers' capacities allow.",
+            limit.rate.dollars if limit is not None else None,
+        )
         gap = self._gap.ask(config.settings().max_rate)
-        yield _by(
+        yield _if_known(
             "packing_gap_ratio",
             "How much more rented machines cost than the least that any for their tasks could.",
-            [],
-            [((), gap.ratio)] if gap is not None else [],
+            gap.ratio if gap is not None else None,
         )
         budget = aggregates.budget(config, facts, told)
-        if budget.target is not None:
-            yield _gauge(
-                "budget_target_ratio",
-                "Wait budget P: how much longer jobs may take on average.",
-                budget.target,
-            )
-        if budget.realised is not None:
-            yield _gauge(
-                "budget_realised_ratio",
-                "How much longer jobs took than without any waiting.",
-                budget.realised,
-            )
+        yield _if_known(
+            "budget_target_ratio", "Wait budget P: how much longer jobs may take on average.", budget.target
+        )
+        yield _if_known(
+            "budget_realised_ratio", "How much longer jobs took than without any waiting.", budget.realised
+        )
         yield _by("nodes_gpus", "GPUs of the cluster's nodes.", ["state"], _keyed(gpus))
         yield _gauge("decision_log_seq", "Number of the newest decision.", facts.decided)
 
 
-def _jobs(conn: Connection, now: float, told: counters.DecisionCounters) -> Iterator[Metric]:
-    queues = dict.fromkeys(told.waits, 0)
+def _leadership(app_context: AppContext) -> Iterator[Metric]:
+    """Without samples for a single scheduler."""
+    record = leader_record(app_context.store) if app_context.replica else None
+
+    def gauge(name: str, text: str, value: Callable[[LeaderRecord], float]) -> Metric:
+        return _if_known(name, text, value(record) if record is not None else None)
+
+    yield gauge("leading", "1 if this replica leads.", lambda it: it.holder == app_context.replica)
+    yield gauge("leader_epoch", "How often the lead was taken.", lambda it: it.epoch)
+    yield gauge("leader_renewal_age_seconds", "Time since the leader renewed its lease.", lambda it: it.age_s)
+
+
+def _jobs(conn: Connection, now: float, known: Collection[str]) -> Iterator[Metric]:
+    """`known`: queues that are shown also while nothing is in them."""
+    queues = dict.fromkeys(known, 0)
     pending = queues | dashboard_queries.arrivals(conn)
     offloading, running = dict(queues), dict[tuple[str, ...], int]()
     for counted in dashboard_queries.job_counts(conn):
@@ -142,13 +150,13 @@ def _jobs(conn: Connection, now: float, told: counters.DecisionCounters) -> Iter
     yield _by("overdue_jobs", "Queued jobs whose deadline has passed.", ["queue"], _keyed(overdue))
 
 
-def _decisions(told: counters.DecisionCounters) -> Iterator[Metric]:
+def _decisions(told: counters.DecisionCounters, waited: Mapping[str, counters.Waits]) -> Iterator[Metric]:
     waits = HistogramMetricFamily(
         "starburst_admission_wait_time_seconds",
         "How long jobs stood in the queue before they were first given a place, by where that was.",
         labels=["queue", "site"],
     )
-    for queue, by_site in sorted(told.waits.items()):
+    for queue, by_site in sorted(waited.items()):
         for site, kept in sorted(by_site.items()):
             waits.add_metric([queue, site], _buckets(counters.BOUNDS_S, kept.counts), kept.sum_s)
     yield waits
@@ -186,7 +194,7 @@ def _machines(conn: Connection, unreachable: int) -> Iterator[Metric]:
     yield _gauge("unreachable_instances", "Machines that run but do not answer.", unreachable)
 
 
-def _money(spent: counters.Spent, owed: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+def _money(spent: Mapping[str, counters.Spent], owed: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
     labels = ["queue", "user"]
     settled = {(queue, user): n / MICRO for queue, users in spent.items() for user, n in users.items()}
     yield _count("cloud_cost_dollars", "Bills of machines that have ended.", labels, settled.items())
@@ -202,6 +210,11 @@ def _keyed(counts: Mapping[str, int]) -> Values:
 
 def _gauge(name: str, text: str, value: float | Decimal) -> Metric:
     return GaugeMetricFamily(f"starburst_{name}", text, value=float(value))
+
+
+def _if_known(name: str, text: str, value: float | Decimal | None) -> Metric:
+    """Without a sample for None: each scrape describes every metric."""
+    return _by(name, text, [], [] if value is None else [((), float(value))])
 
 
 def _by(name: str, text: str, labels: list[str], values: Values) -> Metric:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timezone
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Header, Query
@@ -104,6 +105,10 @@ async def logs(
     attempt: Annotated[int | None, Query(ge=1, le=2**31, description="of this run; the last")] = None,
     rank: Annotated[int | None, Query(ge=0, le=2**31, description="of this task of a gang; all")] = None,
     follow: Annotated[bool, Query(description="go on until the job ends")] = False,
+    since: Annotated[
+        datetime | None, Query(description="only lines from this time on (RFC 3339; without a zone, UTC)")
+    ] = None,
+    timestamps: Annotated[bool, Query(description="each line begins with its time")] = False,
     accept: Annotated[str, Header(include_in_schema=False)] = "",
     last_event_id: Annotated[str, Header(description="the last id seen, to go on behind it")] = "",
 ) -> Response:
@@ -115,7 +120,7 @@ async def logs(
     """
     position = LogPosition.parse(last_event_id)
     row = await run_in_threadpool(context.job, job)
-    part = LogPart(attempt, rank)
+    part = LogPart(attempt, rank, None if since is None else _epoch(since), timestamps)
     if follow:
         await run_in_threadpool(refuse_unknown, context.store, row, LogPart(rank=rank))
     limits = context.services.authenticator.limits
@@ -132,6 +137,10 @@ async def logs(
     return (
         Stream(context, reading.text(), "text/plain", reading.close) if begun else Response(status_code=204)
     )
+
+
+def _epoch(at: datetime) -> float:
+    return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def _end(context: RequestContext) -> int:

@@ -31,6 +31,8 @@ class StartupParameters(BaseModel):
     socket: int
     line: int
     scheduler_pid: int
+    #: Name of the scheduler in the store's row of the leader; "" if none else can lead.
+    replica: str = ""
 
 
 class MessageChannel:

@@ -54,7 +54,7 @@ def _bind(host: str, port: int) -> socket.socket:
         sock.close()
         why = (error.strerror or str(error)).lower()
         mend = "set http.port to another one, 0 for any, or http.enabled to false"
-        raise UserError(f"http.port: {port}: cannot be had at {host} ({why}); {mend}") from None
+        raise UserError(f"http.port: {port}: cannot be used at {host} ({why}); {mend}") from None
     return sock
 
 

@@ -62,8 +62,8 @@ def main() -> None:
     )
     sock = socket.socket(fileno=parameters.socket)
     try:
-        with Store.open(home.database, BUSY_MS) as store:
-            app_context = AppContext(home, store, ProgressForwarder(line), heartbeat)
+        with Store.open(home.store, BUSY_MS) as store:
+            app_context = AppContext(home, store, ProgressForwarder(line), heartbeat, parameters.replica)
             asyncio.run(_serve(Server(app_context, parameters.http), sock, line, heartbeat))
     except (StoreError, SQLAlchemyError, OSError) as error:  # temporary, or the operator has to act
         log.error("http-failed", error=str(error))

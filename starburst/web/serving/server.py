@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from starburst.app.config.http import HttpConfig
 from starburst.web.app import make_app
 from starburst.web.context import AppContext
+from starburst.web.forwarding import ForwardToLeader
 from starburst.web.middleware import OwnerOnly, SecurityHeaders
 from starburst.web.serving.connections import PHASE_LIMIT_S, ConnectionPhase, ConnectionRegistry, connections
 from starburst.web.serving.listen import BACKLOG, url_of
@@ -32,7 +33,9 @@ class Server(uvicorn.Server):
     def __init__(self, app_context: AppContext, settings: HttpConfig) -> None:
         app = make_app(app_context, settings)
         self._services = app.state.services
-        outer: ASGIApp = OwnerOnly(app, self._services.authenticator) if settings.is_local else app
+        authenticator = self._services.authenticator
+        led: ASGIApp = ForwardToLeader(app, app_context, authenticator) if app_context.replica else app
+        outer: ASGIApp = OwnerOnly(led, authenticator) if settings.is_local else led
         most = max(2, min(settings.connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_FILES))
         idle_s = PHASE_LIMIT_S[ConnectionPhase.IDLE]
         assert idle_s is not None

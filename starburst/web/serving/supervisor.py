@@ -37,13 +37,22 @@ END_S = 6.0
 
 @asynccontextmanager
 async def answering(
-    home: Home, settings: HttpConfig, sock: socket.socket | None, inbox: ProgressInbox, *, text: bool
+    home: Home,
+    settings: HttpConfig,
+    sock: socket.socket | None,
+    inbox: ProgressInbox,
+    replica: str,
+    *,
+    text: bool,
 ) -> AsyncIterator[None]:
-    """Serve the API on a bound socket while the context is open. Its log is JSON, or `text` for people."""
+    """Serve the API on a bound socket while the context is open. Its log is JSON, or `text` for people.
+
+    `replica` is the name of this process in the store's row of the leader.
+    """
     if sock is None:
         yield
         return
-    supervisor = ServerSupervisor(home, settings, sock, inbox, text=text)
+    supervisor = ServerSupervisor(home, settings, sock, inbox, replica, text=text)
     log.info("http", url=url_of(sock))
     async with running(supervisor.keep(), "http"):
         yield
@@ -53,9 +62,17 @@ class ServerSupervisor:
     """Starts the API process and restarts it when it ends. The socket stays open, so clients wait."""
 
     def __init__(
-        self, home: Home, settings: HttpConfig, sock: socket.socket, inbox: ProgressInbox, *, text: bool
+        self,
+        home: Home,
+        settings: HttpConfig,
+        sock: socket.socket,
+        inbox: ProgressInbox,
+        replica: str = "",
+        *,
+        text: bool,
     ) -> None:
         self._home = home
+        self._replica = replica
         self._settings = settings
         self._text = text
         self._sock = sock
@@ -105,6 +122,7 @@ class ServerSupervisor:
             socket=self._sock.fileno(),
             line=line.fileno(),
             scheduler_pid=os.getpid(),
+            replica=self._replica,
         )
         return await asyncio.create_subprocess_exec(
             sys.executable,

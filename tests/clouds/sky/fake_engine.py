@@ -22,6 +22,7 @@ info) cat "$here/info";;
 pull) . "$here/pull" && touch "$here/image";;
 create) . "$here/create"; cp "$here/begun" "$here/state"; echo "$here/id" | sha256sum | cut -c1-64;;
 start) . "$here/run";;
+exec) . "$here/exec";;
 container)
     [ -e "$here/state" ] || { echo "Error: No such container: $3" >&2; exit 1; }
     cat "$here/state";;
@@ -42,7 +43,7 @@ class FakeEngine:
         path.write_text(SCRIPT)
         path.chmod(0o755)
         self.put("version", f"{program} version 20.10.24\n")
-        for name in ("user", "info", "pull", "create", "run", "containers"):
+        for name in ("user", "info", "pull", "create", "run", "exec", "containers"):
             self.put(name, "")
         self.put("image", "")
         self.put("begun", self.state("running"))

@@ -170,6 +170,7 @@ class Line:
         return answer
 
     async def send(self, cluster: str, access: Access, local: Path, remote: str) -> None:
+        await self.hook("before send")
         target = self.sky.root / cluster / remote.replace("~/", "")
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(local, target)
@@ -178,6 +179,7 @@ class Line:
         """No keys here."""
 
     async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
+        await self.hook("before fetch")
         self.sky.vm(cluster)
         source = self.sky.root / cluster / remote.replace("~/", "")
         if source.exists():

@@ -133,7 +133,7 @@ def test_a_machine_that_ended_long_before_anybody_could_ask_is_billed_until_its_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was not identified at its login, then SkyPilot was away: only a search by labels knows it."""
-    monkeypatch.setattr("starburst.clouds.sky.machines.observer.DOWN_S", 10.0)
+    monkeypatch.setattr("starburst.clouds.sky.machines.machine.DOWN_S", 10.0)
     monkeypatch.setattr("starburst.clouds.sky.machines.machine.SWITCH_S", 10.0)
 
     async def story(life: Life, sky: FakeSky) -> None:
@@ -168,6 +168,62 @@ def test_a_cloud_that_answered_before_a_restart_is_waited_for(tmp_path: Path) ->
             assert bill(gone) == of_cloud(vm)
 
     run(main())
+
+
+def test_a_cloud_that_throttles_for_a_moment_is_asked_again_what_became_of_a_machine(tmp_path: Path) -> None:
+    """SkyPilot was away when its switch ended it; the one question to the cloud was not answered."""
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.server_up = False
+        await life.cloud.terminate("i-1")
+        await asyncio.sleep(100)
+        (vm,) = sky.vms
+        vm.ended_at = wall()
+        await asyncio.sleep(300)
+        sky.cloud_up = False
+        sky.server_up = True
+        sky.clusters_known.clear()
+        await asyncio.sleep(60)
+        assert not life.of(InstanceGone)
+        sky.cloud_up = True
+        gone = await life.heard(InstanceGone)
+        assert bill(gone) == of_cloud(vm)
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_where_nobody_says_when_a_machine_ended_its_own_switch_bounds_its_bill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    """Its cloud cannot be asked, SkyPilot was away for long, and it was taken at the beginning of that."""
+    for name, seconds in (("SWITCH_S", 10.0), ("DOWN_S", 10.0), ("COARSE_S", 50.0)):
+        monkeypatch.setattr(f"starburst.clouds.sky.machines.machine.{name}", seconds)
+    lasts_s = 60.0 + 300.0 + 10.0 + 10.0 + 50.0  # lease, idle minutes, switch, way down, as seldom as written
+
+    async def gone_of(life: Life, sky: FakeSky, silent_s: float) -> InstanceGone:
+        await asyncio.sleep(silent_s)
+        sky.clusters_known.clear()
+        sky.server_up = True
+        return await life.heard(InstanceGone)
+
+    async def main() -> tuple[InstanceGone, Vm]:
+        sky = FakeSky(tmp_path / "sky", cloud_sees=False, cloud_searches=False)
+        async with Life(sky, tmp_path / "home", lease_s=60.0) as life:
+            await ready(life)
+            await asyncio.sleep(30)
+            sky.server_up = False
+            sky.preempt()
+            if not restarts:
+                return await gone_of(life, sky, 700.0), sky.vms[0]
+            await asyncio.sleep(100)
+        async with Life(sky, tmp_path / "home", lease_s=60.0) as life:
+            return await gone_of(life, sky, 600.0), sky.vms[0]
+
+    gone, vm = run(main())
+    assert vm.ended_at is not None
+    assert vm.ended_at <= gone.ended_at <= vm.ended_at + lasts_s
 
 
 def test_a_stopped_machine_is_billed_until_it_was_stopped(tmp_path: Path) -> None:

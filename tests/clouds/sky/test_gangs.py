@@ -96,6 +96,20 @@ def test_a_lost_node_ends_the_others_and_the_run(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_when_a_node_is_stopped_by_hand_the_bill_runs_until_the_last_is_gone(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        await asyncio.sleep(30)
+        sky.stop(sky.vms[1])
+        gone = await life.heard(InstanceGone)
+        stopped_at, ended_at = sky.vms[1].stopped_at, sky.vms[0].ended_at
+        assert stopped_at is not None
+        assert ended_at is not None
+        assert stopped_at < ended_at == gone.ended_at
+
+    play(tmp_path, story)
+
+
 def test_a_node_that_does_not_answer_makes_the_whole_unreachable_not_gone(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life, offer=OFFER.times(2))

@@ -86,7 +86,7 @@ def play(tmp_path: Path, story: Story, **cluster: Any) -> None:
 
 
 def on_disk(home: Path) -> str:
-    return "".join(path.read_text() for path in home.rglob("*") if path.is_file())
+    return "".join(path.read_text(errors="replace") for path in home.rglob("*") if path.is_file())
 
 
 def test_a_run_is_given_its_values_and_nothing_here_remembers_them(tmp_path: Path) -> None:

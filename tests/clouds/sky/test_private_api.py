@@ -1,4 +1,7 @@
-"""The private parts of SkyPilot that are used, in the SkyPilot that is installed."""
+"""The private parts of SkyPilot that are used, in the SkyPilot that is installed.
+
+To import it costs seconds of a processor in each process, so this runs with the tests that do so anyway.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from starburst.clouds.sky.agent.autostop import postpone
 from starburst.clouds.sky.gcp_rows import built_in_gpus
 
 pytestmark = [
+    pytest.mark.sky,
     pytest.mark.skipif(find_spec("sky") is None, reason="needs the extra sky"),
     pytest.mark.filterwarnings("ignore"),  # of what SkyPilot imports
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
+import subprocess
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,6 +77,16 @@ def test_the_agent_is_put_there_when_it_is_missing_and_then_answers(
     agent = machine / agent_path().removeprefix("~/")
     assert agent.read_bytes() == agent_archive()
     assert (machine / "starburst" / "lease.json").is_file()
+
+
+def test_a_login_beside_a_task_brings_the_agent_and_quotes_what_is_typed(
+    contact: SshTransport, machine: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    argv = run(contact.enter("c", ACCESS, "a/1/0", ["echo", "$HOME; it's"]))
+    assert argv[-1].endswith(shlex.quote("enter a/1/0 echo '$HOME; it'\"'\"'s'")[-30:])
+    assert subprocess.run(argv, check=False).returncode == 125
+    assert capfd.readouterr().err == "error: it does not run now\n"
+    assert (machine / agent_path().removeprefix("~/")).read_bytes() == agent_archive()
 
 
 def test_the_key_is_in_a_file_of_ours_alone_and_never_on_the_command_line(

@@ -53,6 +53,10 @@ class FakeDesk:
         self.asked.append(job_id)
         return self.records.get(job_id)
 
+    def living(self, job_id: str) -> JobRecord | None:
+        found = self.records.get(job_id)
+        return None if found is None or found.phase.is_end else found
+
     def adopted(self) -> dict[str, Adopted]:
         return {
             job_id: submission.workload.adopted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from starburst.core.model.events import LeaveRuled
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.errors import ApiUnreachableError
-from starburst.kube.resources import JOBS
+from starburst.kube.resources import JOBS, PODS
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
 
@@ -32,6 +33,34 @@ def test_a_stop_ends_its_run_and_another_one_can_follow(tmp_path: Path, kind: st
         assert scene.ends == [(job_id, 1, "stopped"), (job_id, 2, "exited")]
         assert [node for _, _, node in scene.world.ran] == ["n0", "n1"]
         assert scene.cancels == []
+
+    play(tmp_path, act)
+
+
+@KINDS
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_called_succeeded_and_never_ran_is_made_anew(
+    tmp_path: Path, kind: str, restarted: bool
+) -> None:
+    async def act(scene: Scene) -> None:
+        item, _ = an_object(kind, "500", "0")
+        job_id = await scene.adopt(item)
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        if restarted:
+            await scene.die()
+        main = {"name": "main", "state": {"terminated": {"exitCode": 0, "startedAt": None}}}
+        told = {"status": {"phase": "Succeeded", "containerStatuses": [main]}}
+        scene.world.change(PODS, NS, scene.pods()[0]["metadata"]["name"], told)
+        if restarted:
+            await scene.watch()
+        await scene.until(lambda: scene.ends)
+        assert (scene.ends, scene.cancels) == ([(job_id, 1, "lost")], [])
+        with suppress(RuntimeError):  # as the scheduler does, it is asked again after a pause
+            await scene.start(job_id, "n1")
+        await scene.until(lambda: len(scene.world.ran) == 2)
+        assert [node for _, _, node in scene.world.ran] == ["n0", "n1"]
+        assert len(scene.pods()) == 1
 
     play(tmp_path, act)
 

@@ -11,6 +11,7 @@ import pytest
 from starburst.clusters.kubernetes.runs.evictions import EVICTED
 from starburst.kube.resources import EVENTS, JOBS, NODES, PODS
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
+from tests.kube_unit.store import Object
 
 
 def cordon(scene: Scene) -> None:
@@ -89,6 +90,59 @@ def test_a_drain_while_starburst_is_down_is_no_cancellation(tmp_path: Path) -> N
         await scene.until(lambda: scene.find(PODS, "alone") is None)
         await scene.watch()
         assert (scene.ends, scene.cancels) == ([(job_id, 1, "displaced")], [])
+
+    play(tmp_path, act)
+
+
+def event(reason: str, at: str, kind: str = "Pod", name: str = "alone", where: str = NS) -> Object:
+    """At a minute and second, as a kubelet or a controller writes it."""
+    return {
+        "metadata": {"name": f"{name}-{reason}-{at}", "namespace": where},
+        "involvedObject": {"kind": kind, "name": name, "namespace": where},
+        "reason": reason,
+        "message": f"{reason} of {name}",
+        "lastTimestamp": f"2026-01-01T10:{at}Z",
+    }
+
+
+BEGAN = event("Started", "20:00")
+ENDED = event("Killing", "30:00")
+CORDON = event("NodeNotSchedulable", "29:00", "Node", "n0", "default")
+
+
+@pytest.mark.parametrize(
+    ("events", "why"),
+    [
+        ([BEGAN, event("TaintManagerEviction", "29:00"), ENDED], "TaintManagerEviction of alone"),
+        ([BEGAN, CORDON, ENDED], "NodeNotSchedulable of n0"),
+        ([BEGAN, ENDED], "nothing says by whom"),
+        ([BEGAN, event("NodeNotReady", "10:00", "Node", "n0", "default"), ENDED], "nothing says by whom"),
+        ([BEGAN, event("NodeNotReady", "29:00", "Node", "n1", "default")], None),
+        ([event("Killing", "10:00"), BEGAN], None),
+        ([], None),
+    ],
+)
+def test_of_a_pod_that_went_meanwhile_events_tell(
+    tmp_path: Path, events: list[Object], why: str | None
+) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt(a_pod(args=("500", "0")))
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        await scene.die()
+        scene.world.delete(PODS, NS, "alone")
+        await scene.until(lambda: scene.find(PODS, "alone") is None)
+        for each in events:
+            scene.world.add(EVENTS, each)
+        scene.world.fail("GET /api/v1/namespaces/team/events", times=2, status=500)
+        await scene.watch()
+        if why is None:
+            assert (scene.ends, scene.cancels) == ([], [job_id])
+            return
+        assert (scene.ends, scene.cancels) == ([(job_id, 1, "displaced")], [])
+        assert why in scene.reports_of(job_id)[0].message
+        await scene.start(job_id, "n1")
+        await scene.until(lambda: len(scene.world.ran) == 2)
 
     play(tmp_path, act)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from starburst.aio import SerialThread
 from starburst.app.daemon.controller import Controller
@@ -18,7 +18,7 @@ from starburst.clusters.kubernetes.cluster import KubernetesCluster
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.runs.stalls import StartLimits
 from starburst.core.model.settings import Settings
-from starburst.core.views.snapshot import restore
+from starburst.core.views.restoring import restore
 from starburst.domain.clock import Pace
 from starburst.domain.job import Site
 from starburst.kube.resources import JOBS
@@ -46,18 +46,18 @@ class Home:
     """A store whose transactions fail at their end, and are undone, while the disk is full."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.path, self.full, transaction = path, False, Store._transaction
+        self.path, self.full, write = path, False, Store.write
         #: A connection of a user's.
         self.users: Store | None = None
 
         @contextmanager
-        def scarce(store: Store, engine: Engine) -> Iterator[Connection]:
-            with transaction(store, engine) as conn:
+        def scarce(store: Store) -> Iterator[Connection]:
+            with write(store) as conn:
                 yield conn
-                if self.full and engine is store._writer:
+                if self.full:
                     raise DiskFullError("the disk is full")
 
-        monkeypatch.setattr(Store, "_transaction", scarce)
+        monkeypatch.setattr(Store, "write", scarce)
         monkeypatch.setattr(SerialThread, "run", _run_patiently)
 
     def phases(self) -> list[str]:

@@ -18,19 +18,25 @@ def meddle(scene: Scene, name: str, resource: object = JOBS, **metadata: Object)
     scene.world.change(resource, NS, name, {"metadata": metadata})  # type: ignore[arg-type]
 
 
+async def begun(scene: Scene, kind: str) -> tuple[str, str, str]:
+    """A job of this kind that runs: the name of its object, its id, and the object's resource."""
+    if kind == "submitted":
+        name, job_id, resource = "a-1", scene.submit(args=("60", "0")).id, JOBS
+    else:
+        item, resource = an_object(kind, "60", "0")
+        name, job_id = "train", await scene.adopt(item)
+    await scene.start(job_id, "n0")
+    await scene.until(scene.running)
+    return name, job_id, resource
+
+
 @pytest.mark.parametrize("attempt", ["99", None])
 @pytest.mark.parametrize("kind", ["submitted", "Job", "Pod"])
 def test_another_attempt_on_the_object_changes_nothing(
     tmp_path: Path, kind: str, attempt: str | None
 ) -> None:
     async def act(scene: Scene) -> None:
-        if kind == "submitted":
-            name, job_id, resource = "a-1", scene.submit(args=("60", "0")).id, JOBS
-        else:
-            item, resource = an_object(kind, "60", "0")
-            name, job_id = "train", await scene.adopt(item)
-        await scene.start(job_id, "n0")
-        await scene.until(scene.running)
+        name, job_id, resource = await begun(scene, kind)
         meddle(scene, name, resource, annotations={names.ATTEMPT: attempt})
         await scene.pass_time(20)
         if kind == "submitted" or attempt == "99":
@@ -57,6 +63,27 @@ def test_stripped_labels_do_not_hide_a_run_and_it_can_be_stopped(tmp_path: Path,
         await scene.until(lambda: scene.ends)
         assert scene.ends == [(job_id, 1, "stopped")]
         assert scene.pods() == []
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("kind", ["submitted", "Job", "Pod"])
+def test_a_restart_finds_a_run_whose_objects_were_stripped(tmp_path: Path, kind: str) -> None:
+    """It is neither run again nor taken in as another job."""
+
+    async def act(scene: Scene) -> None:
+        name, job_id, resource = await begun(scene, kind)
+        objects = [(PODS, pod["metadata"]["name"]) for pod in scene.pods()]
+        for of, each in dict.fromkeys([*objects, (resource, name)]):
+            stripped = dict.fromkeys((names.JOB, names.CONTROLLER))
+            meddle(scene, each, of, labels=stripped, annotations={names.ATTEMPT: None})
+        await scene.pass_time(20)
+        await scene.restart()
+        await scene.pass_time(20)
+        assert set(scene.desk.submissions) == {job_id}
+        await scene.until(lambda: scene.ends)
+        assert set(scene.ends) == {(job_id, 1, "exited")}
+        assert (len(scene.world.ran), scene.cancels) == (1, [])
 
     play(tmp_path, act)
 

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.clusters.kubernetes.runs.identity import RunIdentity
+from starburst.clusters.kubernetes.runs.identity import RunIdentity, adopted_id
 from starburst.clusters.kubernetes.runs.registry import DELETED, RunRegistry
 from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
+from starburst.kube.pods.outcome import NEVER_RAN
 from tests.clusters.kubernetes.scene import FakeDesk
 from tests.clusters.kubernetes.views import ME, a_job, a_pod, failed, marked, running, succeeded
 
@@ -25,7 +26,7 @@ class Reader:
     """A book, fed with the states of objects in their order; None takes the last one away."""
 
     def __init__(self, *, restarts: bool = False) -> None:
-        self.book = RunRegistry(RunIdentity(FakeDesk(), ME), lambda _: restarts)
+        self.book = RunRegistry(RunIdentity(FakeDesk(), ME, "ns"), lambda _: restarts)
         self._last: dict[str, View] = {}
 
     def see(self, *views: View) -> list[Event]:
@@ -102,7 +103,10 @@ def test_pods_that_die_with_their_failed_job_have_no_say_in_its_exit_code() -> N
 
 def test_a_time_limit_is_told_in_kubernetes_words() -> None:
     job = a_job(end="Failed", end_reason="DeadlineExceeded", end_message="was active too long")
-    assert Reader().see(job) == [ended(RunEnd.OUT_OF_TIME, 1, "DeadlineExceeded: was active too long")]
+    told = ended(RunEnd.OUT_OF_TIME, 1, "DeadlineExceeded: was active too long")
+    assert Reader().see(job) == [told]
+    unready = failed(a_pod("p", job), None, reason="ContainerCreating")  # it was over before it began
+    assert Reader().see(job, unready)[-1] == told
 
 
 def test_so_is_a_container_that_was_killed() -> None:
@@ -147,6 +151,29 @@ def test_so_does_a_pod_that_was_deleted_whether_it_is_still_seen_or_not() -> Non
 def test_but_not_where_containers_are_restarted_in_place_for_there_the_job_controller_deletes() -> None:
     job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
     assert Reader(restarts=True).see(job) == [ended(RunEnd.EXITED, 1)]
+
+
+@pytest.mark.parametrize(
+    ("done", "completions", "how"),
+    [(0, 1, RunEnd.LOST), (1, 2, RunEnd.LOST), (1, 1, RunEnd.EXITED), (2, 2, RunEnd.EXITED)],
+)
+def test_a_job_is_complete_only_with_as_many_successes_as_it_needs(
+    done: int, completions: int, how: RunEnd
+) -> None:
+    """A pod that never ran counts as succeeded with the Job controller."""
+    job = a_job(end="Complete", completions=completions)
+    good = [succeeded(a_pod(f"good-{number}", job)) for number in range(done)]
+    told = Reader().see(job, failed(a_pod(job=job), None, NEVER_RAN, message="no start"), *good)
+    lost = how is RunEnd.LOST
+    assert told[-1] == ended(how, None if lost else 0, f"{NEVER_RAN}: no start" if lost else "")
+
+
+def test_a_bare_pod_that_never_ran_is_lost() -> None:
+    alone = a_pod("a-1", labels=a_job().labels, annotations={**a_job().annotations, **ADOPTED})
+    job_id = adopted_id(alone.name, alone.uid)
+    alone = replace(alone, labels={**alone.labels, names.JOB: job_id})
+    told = Reader().see(running(alone), failed(alone, None, NEVER_RAN))
+    assert told[-1] == ended(RunEnd.LOST, None, NEVER_RAN, (job_id, 1))
 
 
 def test_one_pod_that_failed_by_itself_is_enough_for_a_failure() -> None:
@@ -382,6 +409,7 @@ def play(histories: Sequence[Sequence[View | None]], draw: st.DataObject) -> tup
     return reader, ends
 
 
+@settings(max_examples=25)
 @given(STORIES, st.integers(1, 3), st.data())
 def test_every_story_has_one_end_in_whatever_order_it_is_heard(
     kind: str, tasks: int, data: st.DataObject
@@ -391,6 +419,7 @@ def test_every_story_has_one_end_in_whatever_order_it_is_heard(
     assert [(end.end, end.exit_code) for end in ends] == [EXPECTED[kind]]
 
 
+@settings(max_examples=25)
 @given(STORIES.filter(lambda kind: kind not in ("stop", "deletion")), st.integers(1, 3), st.data())
 def test_who_sees_only_what_is_left_tells_the_same_end(kind: str, tasks: int, data: st.DataObject) -> None:
     job, pods = story(kind, tasks)
@@ -400,6 +429,7 @@ def test_who_sees_only_what_is_left_tells_the_same_end(kind: str, tasks: int, da
     assert [event for event in told if isinstance(event, RunEnded)] == ends
 
 
+@settings(max_examples=25)
 @given(STORIES, st.integers(1, 3), st.data())
 def test_nothing_is_remembered_of_what_is_gone(kind: str, tasks: int, data: st.DataObject) -> None:
     job, pods = story(kind, tasks)

@@ -25,7 +25,7 @@ LIMITS = StartLimits(60.0, 1800.0)
 
 def judged(said: Complaint | None = None, n0: NodeView | None = None, **pod: Any) -> tuple[str, float]:
     """What is said of a Job with one such pod, and how long that is tolerated."""
-    book, job = RunRegistry(RunIdentity(FakeDesk(), ME)), a_job()
+    book, job = RunRegistry(RunIdentity(FakeDesk(), ME, NS)), a_job()
     book.job_changed(None, job)
     book.pod_changed(None, a_pod(job=job, **pod))
     (unit,) = book

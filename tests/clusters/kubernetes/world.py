@@ -101,9 +101,8 @@ class World(FakeServer):
 
     def _keep_job(self, job: Object) -> None:
         metadata, spec, status = job["metadata"], job["spec"], job.get("status") or {}
-        pods = self.pods_of(job)
         if "deletionTimestamp" in metadata:
-            for pod in pods:
+            for pod in self.pods_of(job):
                 self._delete(pod)
             if not self.pods_of(job):
                 self._change(JOBS, job, {"metadata": {"finalizers": None}})
@@ -119,7 +118,7 @@ class World(FakeServer):
         if "startTime" not in status:
             self._change(JOBS, job, {"status": {"startTime": metadata["creationTimestamp"]}})
             return
-        counted = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        counted = [pod for pod in self.pods_of(job) if "deletionTimestamp" not in pod["metadata"]]
         active = [pod for pod in counted if not _over(pod)]
         succeeded = sum(pod["status"]["phase"] == "Succeeded" for pod in counted)
         completions = spec.get("completions") or 1

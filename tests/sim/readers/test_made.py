@@ -21,6 +21,9 @@ SPEC = (
 )
 
 
+NAN = float("nan")
+
+
 def error(text: str) -> str:
     with pytest.raises(SimulationError) as caught:
         read(text)
@@ -83,9 +86,9 @@ def test_wrong_parameters_are_named(old: str, new: str, message: str) -> None:
 
 
 def test_history_is_sorted_and_begins_at_hour_0() -> None:
-    trace = from_records([("b", 7200, 1800, 2, 4, 8, "nlp"), ("a", 3600, 3600, 1, 53, 0, "vision")])
+    trace = from_records([("b", 7200, 1800, 2, 4, 8, "nlp", "n"), ("a", 3600, 3600, 1, 53, 0, "vision", "v")])
     assert (trace.ids, trace.arrival_h.tolist(), trace.duration_h.tolist()) == (["a", "b"], [0, 1], [1, 0.5])
-    assert trace.queues == ["vision", "nlp"]
+    assert (trace.queues, trace.users) == (["vision", "nlp"], ["v", "n"])
     assert (trace.gpus.tolist(), trace.cost[0], trace.memory_gib.tolist()) == ([1, 2], 2, [0, 8])
 
 
@@ -93,12 +96,12 @@ def test_history_is_sorted_and_begins_at_hour_0() -> None:
     ("rows", "message"),
     [
         ([], "history: no jobs: there must be one that ran"),
-        ([("a", 0, -1, 1, 0, 0, "q")], "history: job 1: run time: -1: must be 0 or more"),
-        ([("a", 0, float("nan"), 1, 0, 0, "q")], "history: job 1: run time: nan: must be a finite number"),
+        ([("a", 0, -1, 1, 0, 0, "q", "u")], "history: job 1: run time: -1: must be 0 or more"),
+        ([("a", 0, NAN, 1, 0, 0, "q", "u")], "history: job 1: run time: nan: must be a finite number"),
     ],
 )
 def test_wrong_history_is_named(
-    rows: list[tuple[str, float, float, int, float, float, str]], message: str
+    rows: list[tuple[str, float, float, int, float, float, str, str]], message: str
 ) -> None:
     with pytest.raises(SimulationError) as caught:
         from_records(rows)

@@ -40,7 +40,7 @@ def config(patience: float) -> dict[str, Any]:
             "regions": [REGIONS[0]],
             "instance_types": list(TYPES),
             "spot": "also",
-            "lease": f"{LEASE_S}s",
+            "lease": f"{LEASE_S * patience:g}s",
             "idle_minutes": IDLE_MINUTES,
             "reap_after": "60s",
             "launch_limit": f"{600 * patience:g}s",
@@ -64,8 +64,11 @@ class Day:
     jobs: dict[str, PlannedJob] = field(default_factory=dict)
     most_machines: int = 0
     took_s: float = 0.0
+    #: How long machines were billed, and idle.
+    idle: str = "not all ended"
+    #: Names of the faults that came about.
+    happened: set[str] = field(default_factory=set)
     _due: list[tuple[float, PlannedFault, Undo]] = field(default_factory=list)
-    _happened: set[str] = field(default_factory=set)
     _silenced: set[str] = field(default_factory=set)
     _cancelled: set[str] = field(default_factory=set)
     _alive: set[str] = field(default_factory=set)
@@ -93,9 +96,11 @@ class Day:
             self._until("all faults made good", gone_s, lambda: not self._due)
             self._until("nothing rented", gone_s, lambda: not self._alive)
             self._until("the store has no machine", gone_s, lambda: not self.at.records())
-            self.wrong.extend(verdict.wrong_jobs(self.at, self.jobs, self._silenced))
+            silenced = self._silenced | verdict.unheard(self.at)
+            self.wrong.extend(verdict.wrong_jobs(self.at, self.jobs, silenced))
             self.wrong.extend(verdict.wrong_bills(self.at))
             self.wrong.extend(verdict.left_over(self.at))
+            self.idle = verdict.idle(self.at)
         except (BrokenError, subprocess.SubprocessError, ClientError, BotoCoreError) as error:
             self.wrong.append(f"{type(error).__name__}: {error}")
             open_rows = [row for row in self.at.rows() if not is_over(row.phase)]
@@ -109,8 +114,9 @@ class Day:
         """What the day was, what went wrong with the world, and what is wrong with Starburst."""
         return [
             f"seed {self.plan.seed}: {len(self.jobs)} jobs, {len(self.at.seen)} machines, at most "
-            f"{self.most_machines} at a time; {len(self._happened)} kinds of faults; {self.took_s:.0f} s; "
+            f"{self.most_machines} at a time; {len(self.happened)} kinds of faults; {self.took_s:.0f} s; "
             f"wrong: {len(self.wrong)}",
+            f"  {self.idle}",
             *(f"  {line}" for line in self.story),
             *(f"  WRONG {line}" for line in self.wrong),
         ]
@@ -157,7 +163,7 @@ class Day:
             return
         self._faults.pop(0)
         undo = planned.fault.do(self.at, vm)
-        self._happened.add(planned.fault.name)
+        self.happened.add(planned.fault.name)
         if planned.fault.silences:
             self._silenced.add(vm)
         self._due.append((time.monotonic() + planned.away_s, planned, undo))

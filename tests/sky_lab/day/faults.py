@@ -130,12 +130,20 @@ def _preempted(_at: Deployment, vm: str) -> Undo:
 
 
 def _sky(*words: str) -> Callable[[Deployment, str], Undo]:
+    """A person's command. Nobody waits for it: SkyPilot's API server does it when it comes to that."""
+
     def do(at: Deployment, vm: str) -> Undo:
         cluster = at.naming.cluster(intent_of(vm))
-        done = subprocess.run(["sky", *words, cluster], capture_output=True, timeout=180, check=False)
-        if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, words, done.stdout, done.stderr)
-        return _nothing
+        with (at.root / "by-hand.log").open("ab") as log:
+            person = subprocess.Popen(
+                ["sky", *words, cluster], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+        def leave() -> None:
+            person.kill()
+            person.wait()
+
+        return leave
 
     return do
 
@@ -171,6 +179,6 @@ FAULTS = (
     Fault("GPU driver dead", _driver, of_machine=True),
     Fault("terminated by hand", _by_hand, of_machine=True, silences=True),
     Fault("preempted", _preempted, of_machine=True, silences=True),
-    Fault("sky down", _sky("down", "-y"), of_machine=True, silences=True),
-    Fault("sky stop", _sky("stop", "-y"), of_machine=True, silences=True),
+    Fault("sky down", _sky("down", "-y"), (60.0, 90.0), of_machine=True, silences=True),
+    Fault("sky stop", _sky("stop", "-y"), (60.0, 90.0), of_machine=True, silences=True),
 )

@@ -64,6 +64,17 @@ def wrong_copies(
             yield f"was tried {len(mine)} times, {len(tries)} of them heard of: {mine}"
 
 
+def unheard(at: Deployment) -> set[str]:
+    """Machines that the scheduler itself gave up, for nobody got through to them.
+
+    That comes of a network that was cut, and of a host so busy that it lets nobody log in for a minute.
+    """
+    with Store.open(at.home.database) as store:
+        given_up = {row.subject for row in queries.decisions(store) if row.kind == "unreachable"}
+    intents = set(map(label, given_up))
+    return {machine.id for machine in rented(at.tag) if machine.intent in intents}
+
+
 def _orphans(at: Deployment, copies: list[Copy]) -> Iterator[str]:
     """Children that outlived their job."""
     over = {(copy.vm, copy.job): copy.seen_at for copy in copies if copy.ended}
@@ -110,6 +121,27 @@ def price_list() -> dict[tuple[str, bool], int]:
             for row in csv.DictReader(file)
             for spot, column in ((False, "usd_per_hour"), (True, "spot_usd_per_hour"))
         }
+
+
+def idle(at: Deployment) -> str:
+    """For how long machines were billed, and for how much of that nothing had begun or all was over there."""
+    billed_s = before_s = after_s = unused_s = 0.0
+    copies, machines = at.copies(), rented(at.tag)
+    for machine in machines:
+        if machine.ended_at is None:
+            continue
+        mine = [copy for copy in copies if copy.vm == machine.id]
+        lasted_s = machine.ended_at - machine.launched_at
+        billed_s += lasted_s
+        if mine:
+            before_s += max(0.0, min(copy.began_at for copy in mine) - machine.launched_at)
+            after_s += max(0.0, machine.ended_at - max(copy.seen_at for copy in mine))
+        else:
+            unused_s += lasted_s
+    return (
+        f"{len(machines)} machines were billed {billed_s:.0f} s: {before_s:.0f} s until a job first began "
+        f"there, {after_s:.0f} s after the last one was seen, {unused_s:.0f} s without any"
+    )
 
 
 def left_over(at: Deployment) -> Iterator[str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 chance("image-never-there", 0.01, "a container's image is never there")
 chance("oom-killed", 0.01, "a container is killed for its memory")
+chance("pod-lingers", 0.3, "a deleted pod works on for all of its grace")
 
 
 def restore(storm: Storm, name: str, gpus: int) -> None:
@@ -157,11 +158,25 @@ async def controller_away(storm: Storm) -> bool:
 @every("job-deleted", 6.0, "somebody deletes the Job of a run with kubectl")
 async def job_deleted(storm: Storm) -> bool:
     """Which cancels its job."""
+    return _delete_one(storm, "job-deleted")
+
+
+@every("deleted-while-down", 6.0, "somebody deletes the Job of a run while the scheduler is down")
+async def deleted_while_down(storm: Storm) -> bool:
+    """It finds no trace of that run when it comes back."""
+    if not storm.process.is_up:
+        return False
+    storm.process.kill()
+    return _delete_one(storm, "deleted-while-down")
+
+
+def _delete_one(storm: Storm, fault: str) -> bool:
+    """Delete a Job that is not over, if there is one."""
     jobs = [job for job in storm.cluster.all(JOBS) if "deletionTimestamp" not in job["metadata"]]
     live = [job for job in jobs if not (job.get("status") or {}).get("conditions")]
     if not live:
         return False
-    metadata = storm.weather.draw("job-deleted").choice(live)["metadata"]
+    metadata = storm.weather.draw(fault).choice(live)["metadata"]
     storm.users.wished_away(metadata)
     storm.cluster.delete(JOBS, metadata["namespace"], metadata["name"])
     return True

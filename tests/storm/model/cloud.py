@@ -17,7 +17,6 @@ from starburst.clouds.sky.access.ports import (
     SkyNotFoundError,
     SkyUnreachableError,
 )
-from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
@@ -39,6 +38,8 @@ TYPES = {
 }
 #: Virtual seconds: one call; from a launch to a VM that exists, to one that is up; to end one.
 CALL_S, RENT_S, BOOT_S, DOWN_S = (0.05, 1.5), (3.0, 60.0), (30.0, 240.0), (2.0, 60.0)
+#: Of a machine's bill, virtual seconds before its system boots; and of a task that waits for a dead one.
+BEFORE_BOOT_S, FOR_EVER_S = 25.0, 1e7
 
 
 def offers() -> list[Offer]:
@@ -143,10 +144,13 @@ class ModelCloud(FakeSky):
     # What runs there.
 
     def guest(self, vm: Vm, verb: str, payload: Mapping[str, Any]) -> Any:
-        """See `FakeSky`; what begins and ends is marked."""
+        """See `FakeSky`; what begins and ends is marked. A machine boots a while after it is billed."""
         self.settle()
-        answer = super().guest(vm, verb, payload)
+        specs = {name: _of_rank(name, spec) for name, spec in payload.get("specs", {}).items()}
+        answer = super().guest(vm, verb, {**payload, "specs": specs})
         self.settle()
+        if isinstance(answer, dict) and "booted_at" in answer:
+            answer["booted_at"] += BEFORE_BOOT_S
         return answer
 
     def settle(self) -> None:
@@ -271,6 +275,10 @@ class ModelLine(Line):
         return answer
 
 
-def is_ours(vm: Vm) -> bool:
-    """Whether it carries labels of a scheduler."""
-    return {CONTROLLER, INTENT} <= {name for name, _ in vm.labels}
+def _of_rank(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The tasks of a gang differ: the others work on after the first, and wait for ever if it fails."""
+    if name.endswith("/0") or not spec.get("command"):
+        return spec
+    work, seconds, code = spec["command"]
+    lasts_s = FOR_EVER_S if int(code) else 1.5 * float(seconds)
+    return {**spec, "command": [work, f"{lasts_s:.0f}", code]}

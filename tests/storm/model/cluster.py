@@ -194,6 +194,12 @@ class ModelCluster(World):
 
     # What runs.
 
+    def _later(self, seconds: float, what: str, pod: Object) -> None:
+        new = (what, pod["metadata"]["uid"]) not in self._under_way
+        if new and what == "end" and self.weather.strikes("pod-lingers", pod["metadata"]["name"]):
+            seconds = pod["metadata"]["deletionGracePeriodSeconds"]
+        super()._later(seconds, what, pod)
+
     def _happen(self, what: str, then: Object) -> None:
         node = then["spec"].get("nodeName", "")
         if node in self.silent:  # it goes on there, and is told of later

@@ -50,6 +50,10 @@ class Marks:
         if mine is not None:
             mine.ended_at, mine.code = now, code
 
+    def has_begun(self, job: str, attempt: int) -> bool:
+        """Whether a task of an attempt ever began."""
+        return any((mark.job, mark.attempt) == (job, attempt) for mark in self.all)
+
     def succeeded(self, job: str, tasks: int) -> list[int]:
         """Attempts of which every task exited with 0."""
         good: dict[int, set[int]] = {}

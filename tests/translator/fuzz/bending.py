@@ -53,7 +53,8 @@ def _document(draw: random.Random, of: list[dict[str, Any]], sources: Sources) -
         bend(draw, document, sources.manifests + sources.tasks)
     if draw.random() < 0.5:
         return json.dumps(document)
-    return str(yaml.safe_dump(document, default_flow_style=draw.choice((None, False))))
+    flow = draw.choice((None, False))
+    return str(yaml.dump(document, Dumper=yaml.CSafeDumper, default_flow_style=flow))
 
 
 def bend(draw: random.Random, document: dict[str, Any], others: list[dict[str, Any]]) -> None:

@@ -279,10 +279,6 @@ def test_an_mpi_job_of_one_worker_runs_its_launcher_with_the_workers_gpus() -> N
     found = read(example("mpi-job.yaml"))
     assert [task.gpus for task in found.job.tasks] == [2]
     assert outputs(found) == ["localhost slots=2"]
-    document = example("mpi-job.yaml")
-    document["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 4
-    (line,) = problems(document)
-    assert line.startswith("spec.mpiReplicaSpecs.Worker.replicas: 4: mpirun reaches its workers by ssh")
 
 
 def test_a_train_job_says_its_image_and_command() -> None:

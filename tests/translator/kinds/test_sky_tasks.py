@@ -78,6 +78,10 @@ def test_what_is_not_kept_is_said(lines: str, note: str) -> None:
             "run: a\nresources: {accelerators: 'A100:0.5'}\n",
             "resources.accelerators: A100:0.5: parts of a GPU are not given out",
         ),
+        (
+            'run: a\nresources: {accelerators: "requirements.txt\\n"}\n',
+            r"resources.accelerators: requirements.txt\u000a: parts of a GPU are not given out",
+        ),
         ("run: a\nresources: {instance_type: p3.2xlarge}\n", "says nothing of its size here"),
         ("run: a\nresources: {memory: 3x}\n", 'resources.memory: "3x": must be a size in GiB'),
         ("run: a\nfile_mounts: {/data: 's3://sets'}\n", 'file_mounts["/data"]: buckets are not mounted'),

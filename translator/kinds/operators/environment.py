@@ -14,6 +14,19 @@ from translator.kinds.operators.roles import own_text
 #: A gang without an address for its first task must not wait for it until its time is over.
 _NO_ADDRESS = "starburst: no address of the first task is known here: MASTER_ADDR is not set"
 _NO_ADDRESSES = "starburst: the addresses of the tasks are not known here: SKYPILOT_NODE_IPS is not set"
+#: Pods have them in a file, once the last one has an address; its kubelet brings them within seconds.
+_HOSTS = own_text(
+    'if [ -z "${SKYPILOT_NODE_IPS:-}" ] && [ -n "${STARBURST_HOSTS_FILE:-}" ]; then\n'
+    "  starburst_waited=0\n"
+    '  until [ -s "$STARBURST_HOSTS_FILE" ] || [ "$starburst_waited" -ge 600 ]; do\n'
+    "    sleep 1\n"
+    "    starburst_waited=$((starburst_waited + 1))\n"
+    "  done\n"
+    '  SKYPILOT_NODE_IPS=`cat "$STARBURST_HOSTS_FILE"`\n'
+    "  export SKYPILOT_NODE_IPS\n"
+    "fi\n"
+    f'[ -n "${{SKYPILOT_NODE_IPS:-}}" ] || {{ echo {quote(_NO_ADDRESSES)} >&2; exit 127; }}\n'
+)
 
 
 def master_lines(size: int, port: int) -> str:
@@ -53,8 +66,7 @@ def address_lines(size: int) -> str:
     """
     if size == 1:
         return 'starburst_hosts="localhost:${MASTER_PORT:-2222}" starburst_others=""\n'
-    return own_text(
-        f'[ -n "${{SKYPILOT_NODE_IPS:-}}" ] || {{ echo {quote(_NO_ADDRESSES)} >&2; exit 127; }}\n'
+    return _HOSTS + own_text(
         'starburst_hosts="" starburst_others="" starburst_port="$MASTER_PORT"\n'
         "for starburst_host in $SKYPILOT_NODE_IPS; do\n"
         '  starburst_others="${starburst_others:+$starburst_others,}${starburst_hosts:+$starburst_host}"\n'
@@ -69,9 +81,14 @@ def host_lines(ranks: Sequence[int], size: int) -> str:
     lines = 'starburst_host_0="$MASTER_ADDR"\n'
     if size == 1 or max(ranks) == 0:
         return lines
-    lines += f'[ -n "${{SKYPILOT_NODE_IPS:-}}" ] || {{ echo {quote(_NO_ADDRESSES)} >&2; exit 127; }}\n'
-    return lines + "".join(
-        f'starburst_host_{rank}=`echo "$SKYPILOT_NODE_IPS" | sed -n {rank + 1}p`\n' for rank in ranks if rank
+    return (
+        lines
+        + _HOSTS
+        + "".join(
+            f'starburst_host_{rank}=`echo "$SKYPILOT_NODE_IPS" | sed -n {rank + 1}p`\n'
+            for rank in ranks
+            if rank
+        )
     )
 
 
@@ -80,7 +97,7 @@ def volcano_lines(replicas: Mapping[str, int]) -> str:
     size, first = sum(replicas.values()), 1
     lines = ""
     if size > 1:
-        lines = f'[ -n "${{SKYPILOT_NODE_IPS:-}}" ] || {{ echo {quote(_NO_ADDRESSES)} >&2; exit 127; }}\n'
+        lines = _HOSTS
     for name, count in replicas.items():
         word = name.upper().replace("-", "_")
         chosen = (

@@ -50,7 +50,7 @@ _JOB = Fields(
         "parallelism",
         "template",
     ),
-    harmless=("podReplacementPolicy", "ttlSecondsAfterFinished"),
+    harmless=("podReplacementPolicy", "suspend", "ttlSecondsAfterFinished"),
     noted={
         "backoffLimitPerIndex": "a failed task ends the run, and the set is run again as a whole",
         "podFailurePolicy": "a failed task ends the run, and the set is run again as a whole",

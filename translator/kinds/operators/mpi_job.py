@@ -1,37 +1,60 @@
 """Reads an MPIJob (kubeflow.org/v2beta1, and v1): the launcher's program, in the first worker's place.
 
-mpirun reaches other machines by ssh, which tasks do not have. So an MPIJob of one worker, whose processes
-share its machine, is run; one of several is refused.
+mpirun of Open MPI reaches the other workers by a program of ours in place of ssh, which tasks do not have.
 """
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from translator.field import Field, Fields
-from translator.kinds.operators.roles import RoleJob, TaskRole
+from translator.kinds.gangs import carried
+from translator.kinds.gangs.carried import LAUNCHER, secret, with_launcher
+from translator.kinds.operators.roles import RoleJob, TaskRole, own_text
 from translator.kinds.operators.run_policy import RUN_POLICY, job_spec
+from translator.kinds.prelude import Prelude
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
+RSH = "starburst-rsh"
 _TOP = Fields("an MPIJob", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
-_OWN = ("mpiReplicaSpecs", "runPolicy", "slotsPerWorker")
+_OWN = ("mpiImplementation", "mpiReplicaSpecs", "runPolicy", "slotsPerWorker")
 _SPEC = Fields(
     "an MPIJob spec",
     read=(*RUN_POLICY.read, *_OWN),
     harmless=("launcherCreationPolicy", "runLauncherAsWorker", "sshAuthMountPath", "ttlSecondsAfterFinished"),
-    noted={"mpiImplementation": "the image's own mpirun is called"},
 )
 _SPECS = Fields("the mpiReplicaSpecs", read=("Launcher", "Worker"))
 _REPLICAS = Fields("a replica spec", read=("replicas", "restartPolicy", "template"))
 _SSH = (
-    "mpirun reaches its workers by ssh, which tasks do not have; give one worker all slots (replicas: 1), or "
-    "start the program with torchrun in a PyTorchJob"
+    "reaches several workers by ssh, which tasks do not have, where OpenMPI takes a program of ours instead; "
+    "give one worker all slots (replicas: 1), or use OpenMPI"
 )
+_WHERE = "the launcher runs in the pod of the first worker"
+#: Of the launcher's program, and what else of its pod and container is looked at elsewhere or has no effect.
+_PROGRAM = ("args", "command", "workingDir")
+_OF_POD = ("containers", "restartPolicy")
+_OF_CONTAINER = (*_PROGRAM, "env", "image", "imagePullPolicy", "name", "stdin", "tty")
+#: Words of sh before the launcher's program, which is given as arguments.
+_SEVERAL = """\
+hostfile="$STARBURST_PROGRAMS/hostfile"
+task=0
+while [ "$task" -lt "$STARBURST_WORLD_SIZE" ]; do
+  echo "starburst-task-$task slots={slots}"
+  task=$((task + 1))
+done >"$hostfile"
+export OMPI_MCA_orte_default_hostfile="$hostfile" PRTE_MCA_prte_default_hostfile="$hostfile"
+export OMPI_MCA_plm_rsh_agent=starburst-rsh PRTE_MCA_plm_ssh_agent=starburst-rsh
+export OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1
+export OMPI_MCA_orte_keep_fqdn_hostnames=true K_MPI_JOB_ROLE=launcher
+exec "$@"
+"""
 
 
 def read_mpi_job(document: Field) -> ReadKind:
-    """An MPIJob of one worker as one task; problems and notes go to its report."""
+    """An MPIJob as a gang of its workers; problems and notes go to its report."""
     document.check(_TOP)
     spec = document.at("spec")
     spec.check(_SPEC)
@@ -45,32 +68,81 @@ def read_mpi_job(document: Field) -> ReadKind:
         each.check(_REPLICAS)
     if launcher.at("template").value is None:
         launcher.refuse("is missing; write the launcher, whose program is mpirun")
+    launcher.at("replicas").whole(1, 1)
     workers = worker.at("replicas").whole(0, MAX_TASKS)
-    if worker.value is not None and workers is not None and workers > 1:
-        worker.at("replicas").refuse(_SSH)
-    template = launcher.at("template")
-    role = TaskRole(
-        "launcher", 1, Field(_placed(template, worker.at("template")), template.path, document.report)
-    )
+    workers = 1 if workers is None else workers
     slots = spec.at("slotsPerWorker").whole(1) or 1
-    return RoleJob(document, [role], _lines(slots), job_spec(policy, [launcher.at("restartPolicy")])).read()
+    job = job_spec(policy, [launcher.at("restartPolicy")])
+    if workers > 1 and spec.at("mpiImplementation").value not in (None, "OpenMPI"):
+        spec.at("mpiImplementation").refuse(_SSH)
+    template, with_worker = (
+        launcher.at("template"),
+        bool(_container(worker.at("template")).entries() and workers),
+    )
+    if with_worker:
+        template = _in_first_worker(template, worker.at("template"))
+    if workers > 1 and with_worker:
+        template = _on_all_workers(template, slots)
+        return RoleJob(document, [TaskRole("worker", workers, template)], spec=job).read()
+    return RoleJob(document, [TaskRole("launcher", 1, template)], _lines(slots), job).read()
 
 
-def _placed(launcher: Field, worker: Field) -> Any:
-    """The launcher's template with the worker's resources: its processes are where the worker would be."""
-    template, asked = launcher.value, _container(worker).get("resources")
-    if not asked or not _container(launcher):
-        return template
-    others = launcher.at("spec").at("containers").items()[1:]
-    container = {**_container(launcher), "resources": asked}
-    beside = [each.value for each in others]
-    assert isinstance(template, dict)
-    return {**template, "spec": {**template["spec"], "containers": [container, *beside]}}
+def _in_first_worker(launcher: Field, worker: Field) -> Field:
+    """The worker's template with the launcher's program; what is lost of either is noted or refused."""
+    ours, theirs = _container(worker), _container(launcher)
+    if theirs.at("image").value != ours.at("image").value:
+        theirs.at("image").refuse(f"differs from that of the workers: {_WHERE}; make them equal")
+    if not theirs.at("command").value:
+        theirs.at("command").refuse("is missing; write out the program of the image, such as mpirun")
+    for each in (ours.at("command"), ours.at("args")):
+        if each.value:
+            each.note("is not run: mpirun starts its program on the workers")
+    specs = launcher.at("spec").entries(), worker.at("spec").entries()
+    for mine, other, apart in ((*specs, _OF_POD), (theirs.entries(), ours.entries(), _OF_CONTAINER)):
+        for key, each in mine.items():
+            if key not in apart and each.value and (key not in other or each.value != other[key].value):
+                each.note(f"is not used: {_WHERE}")
+    for each in launcher.at("spec").at("containers").items()[1:]:
+        each.note(f"is not used: {_WHERE}")
+    named = {each.at("name").value for each in theirs.at("env").items()}
+    env = [each.value for each in ours.at("env").items() if each.at("name").value not in named]
+    own = {key: each.value for key, each in ours.entries().items() if key not in ("args", "command", "env")}
+    given = {key: each.value for key in _PROGRAM if (each := theirs.at(key)).value is not None}
+    container = {**own, **given, "env": [*env, *(each.value for each in theirs.at("env").items())]}
+    return _with_container(worker, container)
 
 
-def _container(template: Field) -> dict[str, Any]:
+def _on_all_workers(template: Field, slots: int) -> Field:
+    """The template whose tasks meet, and whose program runs in the first of them with a hostfile of all."""
+    container = _container(template)
+    program = [each.text() or "" for key in ("command", "args") for each in container.at(key).items()]
+    prelude = with_launcher(Prelude(programs={RSH: _rsh()}))
+    shell, option, script, *own = prelude.wrap((LAUNCHER, "/bin/sh", "-c", _SEVERAL.format(slots=slots)))
+    words = [shell, option, own_text(script), *map(own_text, own), "mpi", *program]
+    env = [each.value for each in container.at("env").items()]
+    env += [{"name": name, "value": value} for name, value in secret().items()]
+    kept = {key: each.value for key, each in container.entries().items() if key != "args"}
+    return _with_container(template, {**kept, "command": words, "env": env})
+
+
+def _with_container(template: Field, container: dict[str, Any]) -> Field:
+    spec = {key: each.value for key, each in template.at("spec").entries().items()}
+    spec["containers"] = [
+        container,
+        *(each.value for each in template.at("spec").at("containers").items()[1:]),
+    ]
+    whole = {key: each.value for key, each in template.entries().items()}
+    return Field({**whole, "spec": spec}, template.path, template.report)
+
+
+@cache
+def _rsh() -> str:
+    return (Path(carried.__file__).parent / "rsh.sh").read_text(encoding="utf-8").rstrip("\n")
+
+
+def _container(template: Field) -> Field:
     found = template.at("spec").at("containers").items()
-    return found[0].value if found and isinstance(found[0].value, dict) else {}
+    return found[0] if found else Field(None, template.path, template.report)
 
 
 def _lines(slots: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
@@ -87,10 +87,13 @@ class RoleJob:
         needs = [_resources(role) for role in self.roles]
         largest = max(range(len(self.roles)), key=lambda at: _size(needs[at]))
         base = self.roles[largest]
+        for role in self.roles:
+            if role is not base:  # whose problems are found when the Job is read
+                pod_resources(role.template.at("spec"))
         self._compare(base)
         template = copy.deepcopy(base.template.value)
         assert isinstance(template, dict)  # it is whole
-        self._note_restarts(base.template.at("spec").at("restartPolicy"))
+        self._note_restarts(role.template.at("spec").at("restartPolicy") for role in self.roles)
         template["spec"]["restartPolicy"] = "Never"
         self._choose(template)
         spec: dict[str, Any] = {**self.spec, "template": template}
@@ -101,10 +104,11 @@ class RoleJob:
         origins = {"spec.template": base.template.path}
         return ReadKind(manifest, origins, tasks=self._tasks(needs, base))
 
-    def _note_restarts(self, policy: Field) -> None:
+    def _note_restarts(self, policies: Iterable[Field]) -> None:
         """Say that a task is not restarted alone, if the job is not run again either."""
-        if policy.value in ("Always", "OnFailure") and not self.spec["backoffLimit"]:
-            policy.note("a task is not restarted by itself; one that fails ends the job")
+        restarting = [each for each in policies if each.value in ("Always", "OnFailure")]
+        if restarting and not self.spec["backoffLimit"]:
+            restarting[0].note("a task is not restarted by itself; one that fails ends the job")
 
     def _metadata(self) -> dict[str, Any]:
         return {key: each.value for key, each in self.document.at("metadata").entries().items()}
@@ -148,6 +152,11 @@ class RoleJob:
             if role is base:
                 continue
             ours, theirs = base.template.at("spec"), role.template.at("spec")
+            kept = base.template.at("metadata")
+            for key in _different(
+                role.template.at("metadata").value, kept.value, ("name", "creationTimestamp")
+            ):
+                role.template.at("metadata").at(key).note(f"is not used: all tasks have that of {base.name}")
             pairs = [
                 (ours, theirs, _UNCOMPARED),
                 (_first(base.template), role.container, (*_CHOSEN, *_PROBES)),

@@ -205,6 +205,9 @@ def _with_program(
     for key in ("command", "args"):
         if first.get(key):
             template.at("spec").at("containers").items()[0].at(key).note("is Starburst's, which starts Ray")
+    if first.get("lifecycle"):
+        container = template.at("spec").at("containers").items()[0]
+        container.at("lifecycle").note("is not used: Ray ends with its program")
     own = {key: each for key, each in first.items() if key not in ("args", "lifecycle")}
     own |= {"command": list(words), "env": [*(first.get("env") or []), *env]}
     if volumes[1]:

@@ -47,6 +47,10 @@ _STATES = {"INIT": Presence.RUNNING, "UP": Presence.RUNNING, "STOPPED": Presence
 class ProvisionApi:
     """See `CloudApi`."""
 
+    def __init__(self) -> None:
+        #: Asked before each call that changes something; raises SkyError to refuse it.
+        self.fence: Callable[[], None] = lambda: None
+
     async def sight(self, at: InstanceRef) -> Observation:
         """See `CloudApi`."""
         if at.provider == AWS:
@@ -69,6 +73,7 @@ class ProvisionApi:
 
         def work() -> bool:
             told = {"Value": "terminate"}
+            self.fence()
             _ec2(at.region).modify_instance_attribute(
                 InstanceId=at.instance, InstanceInitiatedShutdownBehavior=told
             )
@@ -80,6 +85,7 @@ class ProvisionApi:
         """See `CloudApi`."""
 
         def work() -> None:
+            self.fence()
             if at.provider == AWS:
                 _ec2(at.region).terminate_instances(InstanceIds=[at.instance])
             else:

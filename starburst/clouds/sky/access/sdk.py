@@ -43,6 +43,8 @@ _EXCEPTION = re.compile(r"\[[\w.]+\] ")
 #: Wall seconds: for a connection and each answer of the health check, for a request to be accepted, for the
 #: result of a listing, for a request that launches or ends machines, and for a price (a launch waits for it).
 HEALTH_S, CALL_S, LIST_S, REQUEST_S, RATE_S = 5.0, 45.0, 150.0, 1800.0, 15.0
+#: Calls that change something.
+ACTS = ("launch", "down", "exec", "abort")
 
 
 def reasons_of(log: str) -> dict[str, dict[str, str]]:
@@ -117,6 +119,8 @@ class SdkApi:
     def __init__(self) -> None:
         #: Number of calls by name.
         self.calls: dict[str, int] = {}
+        #: Asked before each call that changes something; raises SkyError to refuse it.
+        self.fence: Callable[[], None] = lambda: None
         self._refreshing = asyncio.Lock()
         #: The refresh that the server has not answered yet; at most one at a time.
         self._under_way: Refresh | None = None
@@ -275,6 +279,8 @@ class SdkApi:
 
         def work() -> T:
             sky, sdk = load()
+            if name in ACTS:
+                self.fence()
             return call(sky, sdk)
 
         return await within(limit_s, in_thread(work))

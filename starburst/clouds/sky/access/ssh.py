@@ -7,8 +7,9 @@ import json
 import os
 import shlex
 import shutil
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class SshTransport:
         # A socket's path is at most 107 bytes long, which a home directory's may exceed.
         self._sockets = Path(tempfile.mkdtemp(prefix="sb-ssh-"))
         self._agent = agent_path()
+        #: Asked before each contact with a machine that may change something; raises SkyError to refuse it.
+        self.fence: Callable[[], None] = lambda: None
 
     def close(self) -> None:
         """Drop the connections; ssh ends them a minute after their last use."""
@@ -52,6 +55,8 @@ class SshTransport:
         """See `MachineTransport`."""
         command = f"exec {PYTHON} -I {self._agent} {verb}"
         data = json.dumps(payload).encode()
+        if verb != "exchange":  # which keeps to its lease by itself
+            self.fence()
         code, out, err = await self._run(cluster, access, command, data)
         if code == NO_AGENT:
             await self._install(cluster, access)
@@ -63,6 +68,7 @@ class SshTransport:
     async def send(self, cluster: str, access: Access, local: Path, remote: str) -> None:
         """See `MachineTransport`."""
         await self._trust(cluster, access)
+        self.fence()
         with archive.packing(local) as (pack, directory):
             unpack = self._ssh(cluster, access, archive.unpack_there(remote))
             call = pipe(pack, unpack, (directory,))
@@ -85,6 +91,19 @@ class SshTransport:
                 archive.put(new, local)
         except OSError as error:
             raise LocalError(f"{cluster}: fetching: {error}") from error
+
+    async def enter(self, cluster: str, access: Access, task: str, command: Sequence[str]) -> list[str]:
+        """The ssh command that runs a command beside a task (job/attempt/rank), on this terminal.
+
+        Raises:
+            SkyError: the machine cannot be logged in to.
+        """
+        code, _, _ = await self._run(cluster, access, f"test -e {self._agent}", b"")
+        if code != 0:
+            await self._install(cluster, access)
+        words = " ".join(map(shlex.quote, (task, *command)))
+        argv = self._ssh(cluster, access, f"exec {PYTHON} -I {self._agent} enter {words}")
+        return [argv[0], "-tt" if sys.stdin.isatty() else "-T", *argv[1:]]
 
     async def _install(self, cluster: str, access: Access) -> None:
         """Send the agent; under its name it is there as a whole or not at all."""

@@ -4,8 +4,8 @@
 types are in `protocol.py`. So do `separate` and `close`, which the agent asks of itself as root. Other verbs
 are processes of their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR` runs its
 command, `contain` is that command for a task with an image, `prefetch DIR` pulls an image ahead of its task,
-and `switch` is the machine's dead-man switch. Locks and files decide, so that a task which is to start twice
-runs once.
+`switch` is the machine's dead-man switch, and `enter JOB/ATTEMPT/RANK COMMAND…` is a person's command beside
+a task, on the terminal of the login. Locks and files decide, so that a task that is to start twice runs once.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ PROCESSES = {
     "contain": "starburst.clouds.sky.agent.containers.life",
     "prefetch": "starburst.clouds.sky.agent.containers.prefetch",
     "switch": "starburst.clouds.sky.agent.dead_man_switch",
+    "enter": "starburst.clouds.sky.agent.enter_task",
 }
 
 

@@ -43,6 +43,9 @@ class MachineEntry:
     #: The keepalive is in SkyPilot's queue; the machine's own shutdown switch is armed.
     kept: bool = False
     armed: bool = False
+    #: When its switch has surely shut it down, by the last renewal of its lease that was sent, or somewhat
+    #: later; None: no lease of it was set.
+    ends_by: float | None = None
     #: Why jobs on it are not kept apart; "" if they are, as far as is known.
     together: str = ""
     #: It runs, and SkyPilot does not list it.

@@ -18,6 +18,7 @@ from starburst.clouds.sky.access.ports import (
     CapacityError,
     ClusterStatus,
     LaunchSpec,
+    LocalError,
     Presence,
     SkyError,
     SkyNotFoundError,
@@ -51,7 +52,7 @@ async def launch(machine: RentedMachine, observer: CloudObserver) -> None:
             machine.entry.request = None
             machine.save()
             await backoff.pause()
-        except SkyUnreachableError as error:
+        except (SkyUnreachableError, LocalError) as error:
             log.warning("launch-waits", instance=machine.id, error=str(error))
             await backoff.pause()
         except SkyError as error:
@@ -73,6 +74,7 @@ async def _launch_in_time(machine: RentedMachine, observer: CloudObserver) -> No
     Raises:
         SkyNotFoundError: SkyPilot has lost the request.
         SkyUnreachableError: SkyPilot does not answer.
+        LocalError: nobody can log in from here now.
         SkyError: the launch failed, or took longer than its limit.
     """
     context = machine.context

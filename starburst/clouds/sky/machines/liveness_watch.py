@@ -112,7 +112,8 @@ class LivenessWatch:
             machine.gone()
         elif liveness is Liveness.STOPPED:
             log.warning("machine-stopped", instance=machine.id)
-            machine.entry.halted_at = machine.entry.halted_at or self._clock.now()
+            if machine.entry.nodes == 1:  # else the others are billed until they have ended, too
+                machine.entry.halted_at = machine.entry.halted_at or self._clock.now()
             machine.request_end()
         else:
             machine.checked_at = self._clock.now()

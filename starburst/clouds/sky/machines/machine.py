@@ -15,6 +15,7 @@ from starburst.clouds.sky.access.answers import MachineState, parse_exchange
 from starburst.clouds.sky.access.ports import (
     Access,
     ClusterStatus,
+    LocalError,
     Observation,
     Presence,
     SkyError,
@@ -30,8 +31,9 @@ log = structlog.get_logger()
 
 #: Images of a machine, each with the seconds that its pull took there, None if it was not pulled.
 Images: TypeAlias = tuple[tuple[str, float | None], ...]
-#: Wall seconds from the time at which SkyPilot should have ended a machine until its own switch does.
-SWITCH_S = 300.0
+#: Wall seconds from the time at which SkyPilot should have ended a machine until its own switch does; from
+#: then until it is certainly down; and by how much `ends_by` is too late, so that it is seldom written.
+SWITCH_S, DOWN_S, COARSE_S = 300.0, 300.0, 600.0
 
 
 @dataclass(eq=False, slots=True)
@@ -131,6 +133,7 @@ class RentedMachine:
         Raises:
             SkyError: as of `call`; also if the answer is not valid.
         """
+        self.expect_renewal()
         hello: ExchangeRequest = {
             "lease_s": self.context.settings.lease_s,
             "switch": {"after_s": self.switch_s},
@@ -139,12 +142,20 @@ class RentedMachine:
         return replace(answers[0], armed=all(answer.armed for answer in answers))
 
     async def responds(self) -> bool:
-        """Whether it, or any node of it, lets us log in now."""
+        """Whether it, or any node of it, lets us log in now.
+
+        Raises:
+            LocalError: that cannot be found out from here now.
+        """
         for node in self.nodes:
-            with suppress(SkyError):
+            try:
                 await self.call("exchange", {}, node)
-                self.heard()
-                return True
+            except LocalError:
+                raise
+            except SkyError:
+                continue
+            self.heard()
+            return True
         return False
 
     async def retire(self) -> None:
@@ -171,6 +182,20 @@ class RentedMachine:
     def switch_s(self) -> float:
         """Seconds after the end of its lease at which the machine shuts itself down."""
         return 60 * self.context.settings.idle_minutes + SWITCH_S
+
+    @property
+    def survival_s(self) -> float:
+        """Wall seconds after the last renewal of its lease at which its armed switch has surely ended it."""
+        return self.context.settings.lease_s + self.switch_s + DOWN_S
+
+    def expect_renewal(self) -> None:
+        """Journal until when its switch lets it live, before its lease is renewed: the answer may be lost."""
+        clock, entry = self.context.clock, self.entry
+        ends_by = clock.wall() + self.survival_s
+        if entry.ends_by is None or entry.ends_by < clock.pace.scheduler_time(ends_by):
+            entry.ends_by = clock.pace.scheduler_time(ends_by + COARSE_S)
+            with suppress(OSError):  # a full disk lets no lease pass; the next save brings it
+                self.save()
 
     # --- what was learned of it --------------------------------------------------------------------------
 
@@ -284,7 +309,8 @@ class RentedMachine:
         self.wake.ring()
 
     def _over_at(self) -> float:
-        """End of the bill of a machine that is over: by its cloud, else by SkyPilot, else now."""
-        entry = self.entry
-        known = next((at for at in (entry.halted_at, entry.down_at) if at is not None), None)
-        return max(self.context.clock.now() if known is None else known, entry.launched_at or 0.0)
+        """End of the bill of a machine that is over: by its cloud, by SkyPilot, else not after its switch."""
+        entry, now = self.entry, self.context.clock.now()
+        by_switch = min(now, entry.ends_by) if entry.armed and entry.ends_by is not None else now
+        known = next((at for at in (entry.halted_at, entry.down_at) if at is not None), by_switch)
+        return max(known, entry.launched_at or 0.0)

@@ -20,9 +20,12 @@ from starburst.clouds.sky.offers import OfferName
 
 log = structlog.get_logger()
 
-#: Wall seconds after a machine's switch must have shut it down until it is certainly down; for a cloud to
-#: describe an instance that has just come up; and by which clocks of clouds may differ from ours.
-DOWN_S, MEET_S, CLOCK_SKEW_S = 300.0, 10.0, 60.0
+#: Wall seconds for a cloud to describe an instance that has just come up, and by which clocks of clouds may
+#: differ from ours.
+MEET_S, CLOCK_SKEW_S = 10.0, 60.0
+#: Wall seconds for which a cloud that has answered before is waited for while it does not: EC2 describes an
+#: instance for about an hour after its end, so that later it has nothing more to say of the bill.
+WORD_S = 7200.0
 
 #: Of several machines the first of these decides how the whole stands: without one of them its gang is lost.
 WORST_FIRST = (Presence.ENDED, Presence.STOPPED, Presence.ENDING, Presence.ABSENT, Presence.RUNNING)
@@ -36,8 +39,9 @@ class CloudObserver:
         self._context = context
         self._clouds = context.clouds
         self._begun_at = context.clock.wall()
-        #: A cloud has answered, so an error is a passing one.
+        #: A cloud has answered, so an error is a passing one; since when, wall s, there are only errors.
         self._has_answered = has_answered
+        self._silent_since: float | None = None
 
     async def identify(self, machine: RentedMachine, status: ClusterStatus) -> None:
         """Learn which instance a machine is, if its cloud describes it; of several all or none.
@@ -55,7 +59,7 @@ class CloudObserver:
                 log.warning("cloud-not-asked", instance=machine.id, error=str(error) or "no answer")
             machine.unnamed = True
             return
-        self._has_answered = True
+        self._note_answer()
         if all(one.presence is Presence.RUNNING for one in seen):
             machine.entry.at, *machine.entry.workers_at = [one.at for one in seen]
             machine.book(seen)
@@ -78,47 +82,59 @@ class CloudObserver:
 
         Of several machines, what it says of the one that is worst off: one that has ended, if there is one.
         """
-        return min(
-            await self._sightings(machine), key=lambda seen: WORST_FIRST.index(seen.presence), default=None
-        )
-
-    async def _sightings(self, machine: RentedMachine) -> list[Observation]:
-        """What its cloud says of each instance of a machine; [] if not of all."""
         try:
-            seen = [await self._clouds.sight(at) for at in machine.entry.instances]
+            seen = await self._sightings(machine)
         except SkyError as error:
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
-            return []
-        if seen:
-            self._has_answered = True
-            machine.book(seen)
-        return seen
+            return None
+        return min(seen, key=lambda one: WORST_FIRST.index(one.presence), default=None)
 
     async def instances_of(self, machine: RentedMachine) -> list[Observation]:
         """All instances that this intent made, also terminated ones, found by our labels if need be.
 
         Raises:
-            SkyError: a cloud that has answered before does not answer now.
+            SkyError: a cloud that has answered before does not answer now, nor has it for less than `WORD_S`.
         """
-        if machine.entry.instances:
-            return await self._sightings(machine)
         try:
-            place = OfferName.parse(machine.entry.offer)
-            provider, _, rest = place.infra.partition("/")
-            labels = self._context.naming.intent(machine.id)
-            found = await self._clouds.search(provider, rest.partition("/")[0], labels)
+            if machine.entry.instances:
+                return await self._sightings(machine)
+            return await self._search(machine)
         except ValueError:  # not an offer: it was not launched by us
             return []
         except SkyError as error:
-            if self._has_answered:
+            if self._has_answered and self._silent_s() < WORD_S:
                 raise
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return []
-        self._has_answered = True
+
+    async def _sightings(self, machine: RentedMachine) -> list[Observation]:
+        """What its cloud says of each instance of a machine; [] if their ids are not known."""
+        seen = [await self._clouds.sight(at) for at in machine.entry.instances]
+        if seen:
+            self._note_answer()
+            machine.book(seen)
+        return seen
+
+    async def _search(self, machine: RentedMachine) -> list[Observation]:
+        """What its cloud finds by the labels of an intent."""
+        place = OfferName.parse(machine.entry.offer)
+        provider, _, rest = place.infra.partition("/")
+        labels = self._context.naming.intent(machine.id)
+        found = await self._clouds.search(provider, rest.partition("/")[0], labels)
+        self._note_answer()
         # The labels may stem from an earlier database; an instance is not older than its intent.
         mine = [one for one in found or () if self._is_of(machine, one)]
         machine.book(mine)
         return mine
+
+    def _note_answer(self) -> None:
+        self._has_answered, self._silent_since = True, None
+
+    def _silent_s(self) -> float:
+        """For how long clouds have answered nothing, wall seconds; one has just not answered."""
+        now = self._context.clock.wall()
+        self._silent_since = now if self._silent_since is None else min(self._silent_since, now)
+        return now - self._silent_since
 
     async def addresses_of(self, machine: RentedMachine) -> list[str]:
         """Addresses of the running instances of an intent that comes up, as far as its cloud tells them.
@@ -174,6 +190,4 @@ class CloudObserver:
         """Whether a machine has been silent for so long that its armed switch must have ended it."""
         heard_at = self._begun_at if machine.heard_at is None else machine.heard_at
         silent_s = self._context.clock.wall() - heard_at
-        return machine.entry.armed and silent_s >= (
-            self._context.settings.lease_s + machine.switch_s + DOWN_S
-        )
+        return machine.entry.armed and silent_s >= machine.survival_s

@@ -89,13 +89,16 @@ class Exchanges:
     ) -> ExchangeResult:
         """The exchange with one node; of progress reports, `hear` names those that are wanted."""
         table, tasks = self.table, self._tasks(machine, node)
-        due = self._due(machine, tasks)
+        acts = self._context.certain()
+        due = self._due(machine, tasks) if acts else {}
         ask: ExchangeRequest = {
             "lease_s": lease_s,
             "specs": self._specs(machine, due),
             "starts": list(due),
             "stops": {
-                name: grace for name, task in tasks.items() if (grace := RunEntry.grace(*task)) is not None
+                name: grace
+                for name, task in tasks.items()
+                if acts and (grace := RunEntry.grace(*task)) is not None
             },
             "look": {name: table.logs.seen(table.log_of(*task)) for name, task in tasks.items()},
             "hear": {name: known for name, known in hear.items() if name in tasks},

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from starburst.runs.supervisor.line_times import NAME, note_time
 
 #: Bytes of one task's output that are kept: its beginning, and a line that says that it was cut.
 MAX_LOG = 1 << 30
@@ -22,11 +25,15 @@ class TaskLogs:
         return size if size < self.most else None
 
     def write(self, path: Path, offset: int, text: bytes) -> None:
-        """Append a part that begins at byte `offset`; ignores a part that is here already."""
+        """Append a part that begins at byte `offset`; ignores a part that is here already.
+
+        The time of its lines is that of their arrival.
+        """
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             if file.tell() != offset:
                 return
+            note_time(str(path.with_name(NAME)), offset, time.time())
             file.write(text[: self.most - offset])
             if offset + len(text) >= self.most:
                 file.write(f"\nstarburst: the log ends here, at {self.most} bytes\n".encode())

@@ -19,9 +19,9 @@ from starburst.domain.job import Submission
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
-from starburst.kube.objects import JobView, PodView, is_copy
+from starburst.kube.objects import JobView, PodView, is_copy, resource_of
 from starburst.kube.recorder import Recorder, reference_to
-from starburst.kube.resources import JOBS, PODS, Object, Resource
+from starburst.kube.resources import Object
 from starburst.kube.work_queue import WorkQueue
 from starburst.runs.ports import AdoptionPort, QueueFullError
 
@@ -33,7 +33,7 @@ PAUSE_S = 2.0
 #: namespace.
 LONG_PAUSE_S, DENIED_PAUSE_S = 30.0, 60.0
 #: Objects that are adopted at a time: most of them wait for the server or the disk.
-WORKERS = 24
+WORKERS = 64
 #: Tries to mark an object that others change meanwhile.
 MARK_TRIES = 5
 
@@ -135,6 +135,10 @@ class Adoption:
         asyncio.get_running_loop().call_later(pause_s, self._queue.add, uid)
 
     async def _adopt(self, view: JobView | PodView) -> None:
+        why_not = _why_not(view)
+        if why_not:
+            self._refuse(view, why_not)
+            return
         text = self.objects.get(view.uid) or await self._fetched(view)
         if text is None:
             return
@@ -156,7 +160,7 @@ class Adoption:
 
     async def _fetched(self, view: JobView | PodView) -> ObjectText | None:
         """The object as it is now; None if it is there no more."""
-        there = await self._api.find(_resource(view), view.namespace, view.name)
+        there = await self._api.find(resource_of(view), view.namespace, view.name)
         return None if there is None or there["metadata"]["uid"] != view.uid else text_of(there)
 
     async def _read(self, view: JobView | PodView, text: ObjectText) -> Submission | str:
@@ -171,7 +175,7 @@ class Adoption:
 
     async def _mark(self, view: JobView | PodView, text: ObjectText, job_id: str, kept: str) -> None:
         """Write on the version that was read whose the object is: of two Starbursts the second one loses."""
-        resource, where = _resource(view), f"{view.namespace}/{view.name}"
+        resource, where = resource_of(view), f"{view.namespace}/{view.name}"
         for _ in range(MARK_TRIES):
             try:
                 marks = self._marks(text, job_id, kept, view.uid)
@@ -237,5 +241,10 @@ def _waits_for_us(view: JobView | PodView) -> bool:
     return view.owner is None and not view.node and not view.over
 
 
-def _resource(view: JobView | PodView) -> Resource:
-    return JOBS if isinstance(view, JobView) else PODS
+def _why_not(view: JobView | PodView) -> str:
+    """Why an object of an operator is left to that; "" if it is not."""
+    if not isinstance(view, JobView) or view.operator is None:
+        return ""
+    path = ".".join(("spec", *view.operator.suspend))
+    released = f"its operator runs it; apply it with {path}: true, and Starburst runs it when its turn comes"
+    return view.operator.refusal or (released if view.released else "")

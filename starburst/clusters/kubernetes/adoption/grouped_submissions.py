@@ -1,4 +1,4 @@
-"""Group commit: jobs that are submitted while a transaction is under way go together into the next one."""
+"""Group commit: jobs that are submitted within a moment, or during a transaction, share the next one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from starburst.aio import SerialThread
 from starburst.domain.job import Submission
 from starburst.runs.ports import AdoptionPort, QueueFullError
 
-#: Jobs in one transaction.
-MOST = 100
+#: Jobs in one transaction, and for how long the first of them waits for others. Wall seconds.
+MOST, GATHER_S = 100, 0.05
 
 
 class GroupedSubmissions:
@@ -39,6 +39,7 @@ class GroupedSubmissions:
         try:
             while True:
                 await self._filled.wait()
+                await asyncio.sleep(GATHER_S)
                 group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
                 if not self._waiting:
                     self._filled.clear()

@@ -43,7 +43,7 @@ def offload_subject_of(job: Job, workload: Workload) -> OffloadSubject | None:
         return None
     manifest = json.loads(workload.manifest or "{}")
     spec = manifest.get("spec") or {}
-    spec = (spec.get("template") or {}).get("spec") or {} if workload.adopted.kind == "Job" else spec
+    spec = (spec.get("template") or {}).get("spec") or {} if workload.adopted.kind != "Pod" else spec
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     return OffloadSubject(workload.adopted.namespace, str(account), job.queue)
 

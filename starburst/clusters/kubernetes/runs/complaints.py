@@ -41,7 +41,13 @@ async def events_of(api: Api, namespace: str, fields: str) -> list[Object]:
         if error.status == 403:
             return []
         raise
-    return sorted(found, key=_last_at)
+    return sorted(found, key=last_at)
+
+
+async def events_named(api: Api, namespace: str, kind: str, name: str) -> list[Object]:
+    """Those about objects of a kind and name, also former ones. Returns and raises as `events_of`."""
+    found = await events_of(api, namespace, f"involvedObject.name={name}")
+    return [event for event in found if (event.get("involvedObject") or {}).get("kind") == kind]
 
 
 async def complaint(api: Api, it: ObjectReference, *, not_by: str) -> Complaint | None:
@@ -55,8 +61,8 @@ async def complaint(api: Api, it: ObjectReference, *, not_by: str) -> Complaint 
     return None
 
 
-def _last_at(event: Object) -> float:
-    """Epoch seconds; events of the newer API have times of their own."""
+def last_at(event: Object) -> float:
+    """When it was last seen, epoch seconds; events of the newer API have times of their own."""
     series = event.get("series") or {}
     for text in (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime")):
         if text:

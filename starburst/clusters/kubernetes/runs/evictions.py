@@ -3,16 +3,19 @@
 From Kubernetes 1.26 on the server marks what it evicts (condition DisruptionTarget). Before that, and for
 what is deleted without the mark, the events of the Pod and the state of its node decide: a Pod that goes from
 a node which is cordoned, not Ready, gone or has a taint that the Pod does not tolerate was not cancelled.
+
+Of a Pod that went while no Starburst watched, events tell (servers keep them for an hour): one that was ended
+then, by whomever, goes back into the queue, since its deletion may have been an eviction.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
-from starburst.clusters.kubernetes.runs.complaints import events_about
+from starburst.clusters.kubernetes.runs.complaints import events_about, events_named, last_at
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import NodeView, PodView, read_node
@@ -25,8 +28,20 @@ log = structlog.get_logger()
 SETTLE_S = 1.0
 #: Wall seconds between tries when the server does not answer.
 PAUSE_S = 2.0
+#: Pods that are asked about at a time, of those that went while no Starburst watched.
+AT_ONCE = 16
 #: Reasons of events by which schedulers and controllers tell of an eviction.
-EVICTED = ("Preempted", "TaintManagerEviction", "NodeControllerEviction", "Evicted")
+EVICTED = (
+    *("Preempted", "TaintManagerEviction", "NodeControllerEviction"),
+    *("Evicted", "Descheduled", "ScaleDown"),
+)
+#: Reasons of a node's events, of troubles in which its pods are taken away.
+OUT = ("NodeNotReady", "NodeNotSchedulable", "RemovingNode", "DeletingNode", "Rebooted", "Shutdown")
+#: The kubelet's, when a container begins, and when it ends one because its Pod is deleted.
+STARTED, KILLING = "Started", "Killing"
+UNKNOWN = "its Pod was deleted while no Starburst watched, and nothing says by whom"
+#: Where events of nodes are.
+NODE_NAMESPACE = "default"
 
 
 def why_out(name: str, node: NodeView | None, pod: PodView | None = None) -> str:
@@ -52,6 +67,7 @@ class Evictions:
         self._api = api
         self._judged = judged
         self._queue: asyncio.Queue[tuple[float, PodView]] = asyncio.Queue()
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     def judge(self, pod: PodView) -> None:
         """A Pod that ran was deleted, or is being deleted, and not by Starburst."""
@@ -64,14 +80,27 @@ class Evictions:
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
             self._judged(pod, await self._why_taken(pod))
 
+    async def why_gone(self, namespace: str, name: str, nodes: Iterable[str]) -> str:
+        """Why a Pod that went while no Starburst watched counts as taken; "" if no event tells of its end.
+
+        `nodes`: where its last run was.
+        """
+        async with self._turns:
+            return await _answered(f"{namespace}/{name}", lambda: self._told(namespace, name, nodes))
+
+    async def _told(self, namespace: str, name: str, nodes: Iterable[str]) -> str:
+        events = await events_named(self._api, namespace, "Pod", name)
+        began = max((last_at(event) for event in events if event.get("reason") == STARTED), default=0.0)
+        for node in nodes:
+            events += await events_named(self._api, NODE_NAMESPACE, "Node", node)
+        since = [event for event in events if last_at(event) >= began]
+        for event in since:
+            if event.get("reason") in (*EVICTED, *OUT):
+                return f"{event['reason']}: {event.get('message', '')}"
+        return UNKNOWN if any(event.get("reason") == KILLING for event in since) else ""
+
     async def _why_taken(self, pod: PodView) -> str:
-        """As `_asked`, repeated until the server answers: without an answer nothing is decided."""
-        while True:
-            try:
-                return pod.disruption or await self._asked(pod)
-            except (ApiError, ApiUnreachableError) as error:
-                log.warning("eviction-unknown", pod="/".join(pod.key), error=str(error))
-            await asyncio.sleep(PAUSE_S)
+        return pod.disruption or await _answered("/".join(pod.key), lambda: self._asked(pod))
 
     async def _asked(self, pod: PodView) -> str:
         for event in await events_about(self._api, reference_to(pod)):
@@ -81,3 +110,13 @@ class Evictions:
         listed = await self._api.list(NODES, fields=f"metadata.name={pod.node}")
         node = next((read_node(item) for item in listed), None)
         return why_out(pod.node, node, pod)
+
+
+async def _answered(pod: str, ask: Callable[[], Awaitable[str]]) -> str:
+    """Ask until the server answers: without an answer nothing is decided."""
+    while True:
+        try:
+            return await ask()
+        except (ApiError, ApiUnreachableError) as error:
+            log.warning("eviction-unknown", pod=pod, error=str(error))
+        await asyncio.sleep(PAUSE_S)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-from starburst.clusters.kubernetes.manifest import object_name
+from starburst.clusters.kubernetes.manifest import namespace_of, object_name
+from starburst.domain.job import Site
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 from starburst.runs.ports import AdoptionPort
@@ -24,20 +25,28 @@ def adopted_id(name: str, uid: str) -> str:
 
 
 class RunIdentity:
-    """Reads the run from an object of one scheduler, `controller`, and doubts what its labels say."""
+    """Reads the run from an object of one scheduler, `controller`, and doubts what its labels say.
 
-    def __init__(self, desk: AdoptionPort, controller: str) -> None:
+    Labels of an adopted object may be stripped off; then the store decides, by the object's name and uid.
+    Those of a Job that Starburst made are also in its template, which is never changed (`read_job`).
+    `namespace` is where submitted jobs go that name none.
+    """
+
+    def __init__(self, desk: AdoptionPort, controller: str, namespace: str) -> None:
         self._desk = desk
         self._controller = controller
+        self._namespace = namespace
 
     def is_ours(self, view: JobView | PodView) -> bool:
-        """Whether an object is marked as belonging to this scheduler."""
-        return view.labels.get(names.CONTROLLER) == self._controller
+        """Whether an object is this scheduler's: it is marked so, or has no mark and is of a known run."""
+        if names.CONTROLLER in view.labels:
+            return self._is_marked(view)
+        return self._stored(view) is not None
 
     def marked(self, view: JobView | PodView) -> RunKey | None:
         """The run that an object is marked with; None of those of others, and of objects that wait."""
         attempt = view.annotations.get(names.ATTEMPT, "")
-        if not self.is_ours(view) or names.JOB not in view.labels:
+        if not self._is_marked(view) or names.JOB not in view.labels:
             return None
         return (view.labels[names.JOB], int(attempt)) if _ATTEMPT.fullmatch(attempt) else None
 
@@ -48,10 +57,19 @@ class RunIdentity:
         uid from which the job's id was made, unless Starburst made it anew, and no later attempt than the
         scheduler has begun.
         """
-        if isinstance(view, JobView) and self.is_ours(view):
+        if names.CONTROLLER in view.labels and not self._is_marked(view):
+            return None
+        return self._labelled(view) or self._stored(view)
+
+    def _is_marked(self, view: JobView | PodView) -> bool:
+        return view.labels.get(names.CONTROLLER) == self._controller
+
+    def _labelled(self, view: JobView | PodView) -> RunKey | None:
+        """The run by the labels, as far as name and uid agree."""
+        if isinstance(view, JobView) and self._is_marked(view):
             job_id = view.labels.get(names.JOB, "")
-            attempt = _attempt_of(view, job_id)
-            if attempt is not None:
+            attempt = _attempt_of(view.name, job_id)
+            if attempt is not None and self._goes_there(job_id, view.namespace):
                 return job_id, attempt
         key = self.marked(view)
         if key is None or names.ADOPTED not in view.annotations:
@@ -61,6 +79,22 @@ class RunIdentity:
         record = self._desk.record(key[0]) if key[1] > 1 else None
         return key if record is None else (key[0], min(key[1], record.attempt))
 
+    def _stored(self, view: JobView | PodView) -> RunKey | None:
+        """The run that the store has for an adopted object of this name and uid, if it was ever placed."""
+        if not (view.node if isinstance(view, PodView) else view.annotations.get(names.NODES)):
+            return None
+        job_ids = [adopted_id(view.name, view.uid)]
+        if names.ADOPTED in view.annotations:
+            job_ids += [job_id for job_id in self._desk.adopted() if self._is_made_anew(view, job_id)]
+        records = (record for job_id in job_ids if (record := self._desk.living(job_id)) is not None)
+        runs = ((each.id, each.attempt) for each in records if each.alive and each.site is Site.CLUSTER)
+        return next(runs, None)
+
+    def _goes_there(self, job_id: str, namespace: str) -> bool:
+        """Whether the object of a submitted job is in this namespace, for all that is known."""
+        submission = self._desk.submission(job_id)
+        return submission is None or namespace_of(submission.workload, self._namespace) == namespace
+
     def _is_made_anew(self, view: JobView | PodView, job_id: str) -> bool:
         submission = self._desk.submission(job_id)
         if submission is None:
@@ -69,9 +103,9 @@ class RunIdentity:
         return known is not None and (known.kind, known.namespace, known.name) == (kind, *view.key)
 
 
-def _attempt_of(view: JobView, job_id: str) -> int | None:
+def _attempt_of(name: str, job_id: str) -> int | None:
     """The attempt in the name of a submitted job's object; None if it has none of this job."""
-    attempt = view.name.rpartition("-")[2]
-    if not _ATTEMPT.fullmatch(attempt) or view.name != object_name(job_id, int(attempt)):
+    attempt = name.rpartition("-")[2]
+    if not _ATTEMPT.fullmatch(attempt) or name != object_name(job_id, int(attempt)):
         return None
     return int(attempt)

@@ -9,10 +9,12 @@ from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
+from starburst.kube.pods.outcome import NEVER_RAN, USUAL
 
 #: Reasons of failed pods that are not the fault of their command: node, kubelet or scheduler ended them.
 SITE_REASONS = frozenset(
     {
+        NEVER_RAN,
         "Evicted",
         "NodeAffinity",
         "NodeLost",
@@ -101,6 +103,15 @@ class RunObject:
         ended = view.end if isinstance(view, JobView) else _POD_ENDS.get(view.phase, "")
         return "" if ended == "Failed" and view.deleting and self.stopping is None else ended
 
+    @property
+    def void(self) -> str:
+        """Why its Job is called Complete although not all of its tasks succeeded; "" if that is not so."""
+        if not isinstance(self.view, JobView) or self.view.end != "Complete":
+            return ""
+        idle = [pod for pod in self._pods() if pod.reason == NEVER_RAN]
+        done = sum(pod.phase == "Succeeded" for pod in self._pods())
+        return _words(idle[0]) if idle and done < self.view.completions else ""
+
     def started(self) -> bool:
         """Whether every task has begun."""
         if isinstance(self.view, JobView):
@@ -114,7 +125,9 @@ class RunObject:
         if self.active:
             return None
         if self._ended == "Complete":
-            return RunEnded(*self.key, RunEnd.EXITED, 0)
+            void = self.void
+            how = RunEnd.EXITED if not void else stopping or RunEnd.LOST
+            return RunEnded(*self.key, how, None if void else 0, void)
         if self._ended == "Failed":
             return self._failed(restarts)
         if self.gone and stopping is None and self._may_be_taken:
@@ -139,7 +152,8 @@ class RunObject:
         if not own and not is_last and self._lost_its_pods(restarts):
             taken = failed[0] if failed else None
             why = taken.disruption or _words(taken) if taken is not None else ""
-            return RunEnded(*self.key, RunEnd.DISPLACED, message=why or "its pods were taken away")
+            how = RunEnd.LOST if taken is not None and taken.reason == NEVER_RAN else RunEnd.DISPLACED
+            return RunEnded(*self.key, how, message=why or "its pods were taken away")
         code = max((pod.exit_code for pod in own or failed if pod.exit_code is not None), default=1)
         in_time = not isinstance(self.view, JobView) or self.view.end_reason != "DeadlineExceeded"
         end = RunEnd.EXITED if in_time else RunEnd.OUT_OF_TIME
@@ -163,7 +177,7 @@ class RunObject:
 
     def _why_failed(self, failed: list[PodView]) -> str:
         """Kubernetes' reason and message, if they say more than the exit code."""
-        telling = [pod for pod in failed if pod.reason not in ("", "Error")]
+        telling = [pod for pod in failed if pod.reason not in ("", "Error", *USUAL)]
         if telling:
             return _words(telling[0])
         if isinstance(self.view, JobView) and self.view.end_reason not in ("", "BackoffLimitExceeded"):

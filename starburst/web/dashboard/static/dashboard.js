@@ -10,6 +10,18 @@
   let timer = 0;
   let selected = "";
 
+  // A session's forms need what its login gave to this browser, which no page contains (form_tokens.py).
+  const FORMS = "starburst-forms";
+  const given = /^#forms=([0-9a-f]+)$/.exec(location.hash);
+  if (given) {
+    localStorage.setItem(FORMS, given[1]);
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  document.addEventListener("submit", (event) => {
+    const field = event.target.querySelector("input[name=form_token]");
+    if (field && !field.value) field.value = localStorage.getItem(FORMS) || "";
+  }, true);
+
   // The address of the live parts, with what the reader searches for.
   const address = () => body.dataset.live + location.search;
 
@@ -31,6 +43,16 @@
       if (focus) node.querySelector(`a[href="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
     }
     mark();
+    slide();
+    include();
+  }
+
+  // Parts that depend on who looks: buttons. They are asked for when the part they are in is new.
+  async function include() {
+    for (const slot of document.querySelectorAll("[data-include]:empty")) {
+      const answer = await fetch(slot.dataset.include).catch(() => null);
+      if (answer?.ok) slot.innerHTML = await answer.text();
+    }
   }
 
   async function ask() {
@@ -110,9 +132,10 @@
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
-    const inField = event.target instanceof HTMLInputElement;
+    const inField = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
     if (event.key === "Escape") {
-      if (inField && find.value) { find.value = ""; search(); }
+      if (inField && event.target !== find) event.target.blur();
+      else if (inField && find.value) { find.value = ""; search(); }
       else if (inField) find.blur();
       else if (selected) { selected = ""; mark(); document.activeElement.blur(); }
       else if (body.dataset.back) location.href = body.dataset.back;
@@ -128,9 +151,79 @@
     }
   });
 
+  // The log of a job, as it is written; the browser comes back by itself and goes on where it was.
+  const LINES = 5000;
+  const output = document.querySelector("[data-log] .output");
+  if (output) {
+    const said = document.getElementById("log-state");
+    const source = new EventSource(output.parentElement.dataset.log);
+    const over = (text) => { source.close(); said.textContent = text; };
+    source.addEventListener("log", (event) => {
+      const atEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 40;
+      output.append(JSON.parse(event.data).text);
+      if (output.childNodes.length > LINES) output.firstChild.remove();
+      if (atEnd) output.scrollTop = output.scrollHeight;
+      said.textContent = "live";
+    });
+    source.addEventListener("note", (event) => { said.textContent = JSON.parse(event.data).text; });
+    source.addEventListener("end", (event) => over(JSON.parse(event.data).found ? "ended" : "it has written nothing"));
+    source.addEventListener("error", (event) => { if (event.data) over(JSON.parse(event.data).error); });
+    addEventListener("pagehide", () => source.close());
+  }
+  document.getElementById("manifest-file")?.addEventListener("change", async (event) => {
+    const [file] = event.target.files;
+    if (file) document.querySelector("[name=manifest]").value = await file.text();
+  });
+
+  // Notifications about one's own jobs: asked for by a click only, and kept in this browser until the next one.
+  const NOTICES = "starburst-notices";
+  const NOTICES_MS = 10000;
+  const bell = document.querySelector("[data-notices]");
+  const isOn = () => localStorage.getItem(NOTICES) !== null && Notification.permission === "granted";
+  function ring() {
+    bell.setAttribute("aria-pressed", String(isOn()));
+    bell.textContent = Notification.permission === "denied" ? "Notifications are blocked" : "Notify me";
+  }
+  async function hear() {
+    if (!isOn()) return;
+    const seen = localStorage.getItem(NOTICES);
+    const answer = await fetch(`/dashboard/notices${seen ? `?after=${seen}` : ""}`).catch(() => null);
+    if (!answer?.ok || localStorage.getItem(NOTICES) !== seen) return;
+    const { head, news } = await answer.json();
+    localStorage.setItem(NOTICES, String(head));
+    for (const { job, kind, text } of news) {
+      const shown = new Notification(`${job} ${kind}`, { body: text, tag: `${job} ${kind}` });
+      shown.onclick = () => { window.focus(); location.href = `/jobs/${encodeURIComponent(job)}`; };
+    }
+  }
+  if (bell && window.Notification && isSecureContext) {
+    bell.hidden = false;
+    bell.addEventListener("click", async () => {
+      if (isOn()) localStorage.removeItem(NOTICES);
+      else if (await Notification.requestPermission() === "granted") localStorage.setItem(NOTICES, "");
+      ring();
+      hear();
+    });
+    ring();
+    hear();
+    setInterval(hear, NOTICES_MS);
+  }
+
+  // The slider over the points of a table.
+  function slide() {
+    const slider = document.querySelector("[data-points]");
+    if (!slider) return;
+    const points = [...slider.closest("section").querySelectorAll("[data-told]")];
+    const told = points[Number(slider.value)]?.dataset.told || "";
+    points.forEach((row, n) => row.toggleAttribute("data-chosen", n === Number(slider.value)));
+    slider.setAttribute("aria-valuetext", told);
+    slider.nextElementSibling.textContent = told;
+  }
+  document.addEventListener("input", (event) => { if (event.target.matches("[data-points]")) slide(); });
+
   // Choosing a phase or going back need no new page.
   document.addEventListener("click", (event) => {
-    const link = event.target instanceof Element ? event.target.closest(".phases a") : null;
+    const link = event.target instanceof Element ? event.target.closest(".phases:not(.plain) a") : null;
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
     event.preventDefault();
     history.pushState(null, "", link.getAttribute("href"));
@@ -142,5 +235,7 @@
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
   showHits();
+  slide();
+  include();
   timer = setTimeout(ask, EVERY_MS);
 })();

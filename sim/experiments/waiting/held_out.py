@@ -1,0 +1,151 @@
+"""The wait budget on traces that its control was not designed on; the protocol: docs/results/held-out.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from sim.engines import array_engine, core_engine
+from sim.experiments.shared import SHARED
+from sim.readers.formats import read
+from sim.run import estimates
+from sim.spec import Spec
+from sim.trace import Floats, Trace
+
+COMMAND = "python -m sim.experiments.waiting.held_out"
+PERCENTS = (5.0, 10.0, 25.0, 50.0)
+#: Budgets of a rival's curve, percent; fewer of those that only the core simulates.
+CURVE = tuple(float(percent) for percent in np.geomspace(2, 1000, 22))
+LEAVE_CURVE = CURVE[::3]
+SHORT_H = 1 / 6
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutCase:
+    """A trace at one size."""
+
+    file: str
+    #: No-Wait's share of GPU-hours in the cloud that the size was chosen for, percent.
+    sends: int
+    nodes: int
+    gpus_per_node: int
+    #: Factor of the arrival times.
+    pace: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The trace and the share that No-Wait sends away."""
+        return f"{self.file.replace('-', '_').split('_')[0]} {self.sends} %"
+
+    def trace(self) -> Trace:
+        """Jobs that ask for GPUs and ran, without demands for CPUs and memory."""
+        whole = read(SHARED / "cases" / "traces" / self.file).trace
+        kept = np.flatnonzero((whole.gpus > 0) & (whole.duration_h > 0))
+        none, one = np.zeros(len(kept)), np.ones(len(kept), np.int64)
+        gpus, hours, arrival_h = whole.gpus[kept], whole.duration_h[kept], whole.arrival_h[kept]
+        ids = [str(number) for number in range(len(kept))]
+        starts = (arrival_h - arrival_h[0]) * self.pace
+        return Trace(ids, starts, hours, gpus, none, none, one, gpus * hours)
+
+    def spec(self) -> Spec:
+        """The cluster, and a calibrated budget."""
+        return Spec(
+            nodes=self.nodes,
+            gpus_per_node=self.gpus_per_node,
+            binpack="best-fit",
+            out_of_order=True,
+            budget_mode="calibrated",
+        )
+
+
+NASA, DLRM, LORA = (
+    "NASA-iPSC-1993-3.1-cln.swf.gz",
+    "disaggregated_DLRM_trace.csv.gz",
+    "lora_request_trace.csv.gz",
+)
+OPENB = "openb_pod_list_default.csv.gz"
+#: The final run; openb is one of the traces of the design.
+CASES = {
+    "dlrm": [HeldOutCase(DLRM, sends, nodes, 1) for sends, nodes in ((10, 145), (30, 94), (60, 47))],
+    "nasa": [HeldOutCase(NASA, at, 16, 8, pace) for at, pace in ((10, 0.9993), (30, 0.9255), (60, 0.3675))],
+    "lora": [HeldOutCase(LORA, sends, nodes, 1) for sends, nodes in ((10, 4), (30, 2), (60, 1))],
+    "openb": [HeldOutCase(OPENB, sends, nodes, 8) for sends, nodes in ((10, 5), (30, 3), (60, 1))],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutRun:
+    """One simulation: realised increase of mean JCT, percent; cost, GPU-hours; p99 of the slowdowns."""
+
+    case: str
+    policy: str
+    estimates: str
+    percent: float
+    increase: float
+    cost: float
+    p99: float
+
+
+def simulated(case: HeldOutCase, trace: Trace, spec: Spec, policy: str, kind: str = "right") -> HeldOutRun:
+    """Run it, by the faster engine that can."""
+    simulate = core_engine.simulate if array_engine.why_not(spec) else array_engine.simulate
+    out = simulate(trace, _guess(trace, spec, kind), spec)
+    taken_h = out.end_h - trace.arrival_h
+    increase = 100 * float((taken_h - trace.duration_h).sum() / trace.duration_h.sum())
+    p99 = float(np.percentile(taken_h / np.maximum(trace.duration_h, SHORT_H), 99))
+    return HeldOutRun(case.name, policy, kind, spec.budget_percent, increase, float(out.charged.sum()), p99)
+
+
+def _guess(trace: Trace, spec: Spec, kind: str) -> Floats:
+    if kind == "none":
+        return np.full(len(trace), np.nan)
+    return estimates(trace, replace(spec, estimate_error=100.0 if kind == "wrong" else 0.0))
+
+
+def controlled(case: HeldOutCase, kind: str) -> Iterator[HeldOutRun]:
+    """The control under every budget."""
+    trace, spec = case.trace(), case.spec()
+    for percent in PERCENTS:
+        yield simulated(case, trace, replace(spec, budget_percent=percent), "control", kind)
+
+
+def ends(case: HeldOutCase) -> Iterator[HeldOutRun]:
+    """What no job's waiting costs, and what can be spent at most."""
+    trace, loose = case.trace(), replace(case.spec(), budget_mode="open")
+    for waiting in ("no-wait", "infinite"):
+        yield simulated(case, trace, replace(loose, waiting=waiting), waiting)
+
+
+def curve(case: HeldOutCase, hopeless: str, percents: tuple[float, ...]) -> Iterator[HeldOutRun]:
+    """A rival whose budget is chosen in hindsight: open loop, sitting hopeless waits out or leaving."""
+    trace, loose = case.trace(), replace(case.spec(), budget_mode="open", hopeless=hopeless)
+    for percent in percents:
+        yield simulated(case, trace, replace(loose, budget_percent=percent), f"open, {hopeless}")
+
+
+STAGES: dict[str, Callable[[HeldOutCase], Iterator[HeldOutRun]]] = {
+    "right": lambda case: controlled(case, "right"),
+    "ends": ends,
+    "open": lambda case: curve(case, "wait", CURVE),
+    "wrong": lambda case: controlled(case, "wrong"),
+    "leave": lambda case: curve(case, "leave", LEAVE_CURVE),
+    "none": lambda case: controlled(case, "none"),
+}
+
+
+def main() -> None:
+    """A line of JSON per run; arguments are names of traces and of stages, all if none is named."""
+    names, stages = ([word for word in sys.argv[1:] if word in known] or known for known in (CASES, STAGES))
+    for stage in stages:
+        for name in names:
+            for case in CASES[name]:
+                for run in STAGES[stage](case):
+                    print(json.dumps(asdict(run)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

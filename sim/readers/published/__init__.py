@@ -1,0 +1,1 @@
+"""Readers of traces as their authors published them."""

@@ -1,0 +1,1 @@
+"""Which of several schedulers on one store leads."""

@@ -1,0 +1,1 @@
+"""Notifications of what was decided: webhooks and e-mail."""

@@ -1,0 +1,1 @@
+"""Commands about what a job wrote and what runs in it."""

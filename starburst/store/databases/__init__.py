@@ -1,0 +1,1 @@
+"""What differs between the databases: how each is opened, locked, watched, and how it fails."""

@@ -1,0 +1,53 @@
+"""Transactions that replace lost connections, and that ask whether a commit without an answer took effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, RootTransaction
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from starburst.store.engine import took_effect, writer
+from starburst.store.errors import BusyError, LostError
+
+
+@contextmanager
+def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]:
+    """A transaction of a read engine, or of one that writes; an exception rolls it back.
+
+    Raises:
+        UnusableError: it did not take effect: the database is busy, full, away or lost.
+        UnsureError: the connection was lost during the commit, and the database cannot be asked about it.
+    """
+    commits, write = False, None
+    try:
+        begun = _begun(writer(engine) if writes else engine)
+        with begun.connection as conn, begun:
+            write = conn.info.get("write")
+            yield conn
+            commits = writes
+    except LostError:
+        if not commits or not took_effect(engine, write):
+            raise
+
+
+def _begun(engine: Engine) -> RootTransaction:
+    """A transaction on a connection of its own; one that was lost while it was idle is replaced, once."""
+    try:
+        return _begin(engine)
+    except LostError:
+        return _begin(engine)
+
+
+def _begin(engine: Engine) -> RootTransaction:
+    try:
+        conn = engine.connect()
+    except PoolTimeoutError:
+        where = engine.url.database if engine.dialect.name == "sqlite" else "the store"
+        raise BusyError(f"{where}: too many ask at once; ask again") from None
+    try:
+        return conn.begin()
+    except BaseException:
+        conn.close()
+        raise

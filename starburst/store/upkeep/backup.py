@@ -1,0 +1,141 @@
+"""Copies of the database: taken while others write to it, and put back."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from errno import ENOSPC
+from pathlib import Path
+
+from starburst.store.engine import others
+from starburst.store.errors import StoreError
+from starburst.store.store import Store
+from starburst.store.upkeep.copying import copy_store
+
+#: Files that SQLite keeps beside a database in WAL mode.
+BESIDE = ("-wal", "-shm")
+#: Numbers of machines that a restored store leaves out: they may name machines rented since the backup.
+SKIPPED = 1000
+
+
+def back_up(database: Path, target: Path) -> None:
+    """Copy a database into a new file of mode 0600: one consistent state, also while others write.
+
+    Raises:
+        StoreError: there is no database, the target exists or cannot be written, or the copy is not intact.
+    """
+    if not database.exists():
+        raise StoreError(f"{database}: there is no store yet; nothing to back up")
+    _make(target)
+    try:
+        reading = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+        with closing(reading) as source, closing(sqlite3.connect(target)) as copy:
+            source.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # the copy is one file
+        check(target)
+    except (sqlite3.Error, OSError) as error:
+        discard(target)
+        raise StoreError(f"{target}: the copy failed ({error}); free room, or name another place") from None
+    except StoreError:
+        discard(target)
+        raise
+
+
+def back_up_server(url: str, target: Path) -> None:
+    """Copy the store in a PostgreSQL database into a new SQLite file, as `back_up` makes it.
+
+    Raises:
+        StoreError: the database is away, or the target exists or cannot be written.
+    """
+    _make(target)
+    try:
+        with Store.open(url) as source, Store.open(target) as copy:
+            copy_store(source, copy)
+        with closing(sqlite3.connect(target)) as conn:
+            conn.execute("PRAGMA journal_mode = DELETE")  # the copy is one file
+        check(target)
+    except (sqlite3.Error, StoreError) as error:
+        discard(target)
+        raise StoreError(f"{target}: the copy failed: {error}") from None
+
+
+def restore_server(staged: Path, url: str) -> None:
+    """Put a staged copy in the place of what a PostgreSQL database holds, in one transaction.
+
+    Raises:
+        StoreError: the database is away, or other processes of Starburst use it.
+    """
+    with Store.open(staged) as source, Store.open(url) as target:
+        with target.read() as conn:
+            there = others(conn)
+        if there:
+            raise StoreError(f"the store: {there} connections of other Starbursts use it; stop them first")
+        copy_store(source, target)
+
+
+def _make(target: Path) -> None:
+    try:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as error:
+        mend = "free room, or name another place" if error.errno == ENOSPC else "name a new file"
+        raise StoreError(f"{target}: cannot be made ({error.strerror}); {mend}") from None
+
+
+def check(file: Path) -> None:
+    """Read all of a file and check that it is an intact store.
+
+    Raises:
+        StoreError: it is not.
+    """
+    if not file.exists():
+        raise StoreError(f"{file}: there is no such file; name one that starburst backup made")
+    if not file.is_file():
+        kind = "a directory" if file.is_dir() else "a device, a socket or a pipe"
+        raise StoreError(f"{file}: is {kind}; name a file that starburst backup made")
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as conn:
+            (found,) = conn.execute("PRAGMA quick_check(1)").fetchone()
+            conn.execute("SELECT count(*) FROM jobs").fetchone()
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{file}: is no store of Starburst ({error}); name one that starburst backup made"
+        ) from None
+    if found != "ok":
+        raise StoreError(f"{file}: is damaged ({found}); take another backup")
+
+
+def stage(backup: Path, database: Path) -> Path:
+    """Copy a backup to beside a database, ready to take its place; the backup is only read.
+
+    In the copy, the next machines have numbers that no machine rented since the backup can have.
+
+    Raises:
+        StoreError: the copy cannot be written, or is not intact.
+    """
+    staged = database.with_name(f"{database.name}.restoring")
+    discard(staged)
+    back_up(backup, staged)
+    try:
+        with Store.open(staged) as store:
+            facts = store.fact("facts")
+            if facts is not None:
+                store.set_fact("facts", {**facts, "launches": facts["launches"] + SKIPPED})
+    except StoreError:
+        discard(staged)
+        raise
+    return staged
+
+
+def swap(staged: Path, database: Path, aside: Path) -> None:
+    """Put a staged copy in a database's place; what was there goes `aside`. No one may use it meanwhile."""
+    for suffix in ("", *BESIDE):
+        with suppress(FileNotFoundError):
+            os.replace(f"{database}{suffix}", f"{aside}{suffix}")
+    os.replace(staged, database)
+
+
+def discard(file: Path) -> None:
+    """Remove a copy, and what SQLite keeps beside it."""
+    for suffix in ("", "-journal", *BESIDE):
+        Path(f"{file}{suffix}").unlink(missing_ok=True)

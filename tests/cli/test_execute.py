@@ -1,0 +1,33 @@
+"""`starburst exec` and `shell`: what is refused. tests/runs/test_enter.py enters tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.past import Past
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("exec", "wait", "--", "ls"), "job/wait-55555 does not run: it is queued"),
+        (("shell", "done"), "job/done-11111 does not run: it is succeeded"),
+        (
+            ("shell", "train", "--rank", "1"),
+            "--rank: 1: the last task of job/train-44444 is 0; give one up to that",
+        ),
+        (("shell", "train"), "job/train-44444: it does not run now"),  # its supervisor is dead
+    ],
+)
+def test_what_cannot_be_entered_is_refused_in_a_line(
+    cli: Cli, past: Past, words: tuple[str, ...], problem: str
+) -> None:
+    past.morning()
+    told = cli(*words)
+    assert (told.code, told.err.splitlines()) == (2, [f"error: {problem}"])
+
+
+def test_it_asks_no_server(cli: Cli) -> None:
+    told = cli("--server", "http://127.0.0.1:1", "exec", "a", "--", "ls")
+    assert told.err.startswith("error: exec: is about this machine, it asks no server")

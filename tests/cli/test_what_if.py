@@ -1,0 +1,60 @@
+"""`starburst what-if`: the same history under the same config is the same, and under another one is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.past import Past
+
+NODES = "cluster: {nodes: [{name: n, gpus: 1, count: 1}]}"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "new.yaml"
+
+
+def told(cli: Cli, file: Path, text: str, *words: str) -> dict[str, dict[str, object]]:
+    """What the command says of each queue."""
+    file.write_text(text)
+    answer = cli("what-if", "--config", file, "-o", "json", *words)
+    assert answer.code == 0, answer.err
+    return {row["queue"]: row for row in json.loads(answer.out)["queues"]}
+
+
+def test_with_waiting_jobs_cost_less_and_take_longer_by_queue(cli: Cli, past: Past, file: Path) -> None:
+    past.morning()
+    free = told(cli, file, "policy: {waiting: no-wait, order: fifo}\n" + NODES)
+    patient = told(cli, file, "policy: {waiting: infinite, order: fifo}\n" + NODES)
+    assert free.keys() == {"all", "default", "papers"}
+    assert free["all"]["jobs"] == 2
+    assert free["all"]["cost_usd"]["now"] == patient["all"]["cost_usd"]["now"]  # type: ignore[index]
+    costs = [found["all"]["cost_usd"]["then"] for found in (free, patient)]  # type: ignore[index]
+    waits = [found["all"]["wait_h"]["then"] for found in (free, patient)]  # type: ignore[index]
+    assert costs[0] >= costs[1] == 0
+    assert waits[0] <= waits[1]
+
+
+def test_only_what_was_submitted_since_counts(cli: Cli, past: Past, file: Path) -> None:
+    past.morning()
+    file.write_text(NODES)
+    lines = [line.split()[:2] for line in cli("what-if", "--config", file).out.splitlines()]
+    assert lines == [["QUEUE", "JOBS"], ["all", "2"], ["default", "1"], ["papers", "1"]]
+    answer = cli("what-if", "--config", file, "--history", "1s")
+    assert (answer.code, answer.err) == (
+        2,
+        "error: no job that was submitted then has finished here; what-if needs some that have\n",
+    )
+    assert cli("what-if", "--config", file, "--history", "x").err.startswith("error: --history: 'x'")
+
+
+def test_a_config_that_is_wrong_or_has_nodes_that_differ_is_refused(cli: Cli, past: Past, file: Path) -> None:
+    past.morning()
+    file.write_text("cluster: {nodes: [{name: a, gpus: 1}, {name: b, gpus: 2}]}")
+    assert "these nodes are not alike" in cli("what-if", "--config", file).err
+    file.write_text("polcy: {}")
+    assert cli("what-if", "--config", file).code == 2

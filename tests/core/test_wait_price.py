@@ -1,0 +1,130 @@
+"""A calibrated budget as a price: who waits, who leaves at once, and who leaves when the budget is spent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.engines.core_engine import simulate
+from sim.experiments.shared import gpu_jobs
+from sim.spec import Spec
+from starburst.core.model.events import NodesChanged, Progress
+from starburst.core.views.explain import explain
+from starburst.policy.budget import SLACK_JOBS, SLACK_PERCENT, Account
+from tests.builders import HOUR, Desk, job, node
+
+
+def priced(*gpus: int, **settings: Any) -> Desk:
+    """Jobs of 0.1 h may wait an hour at first, jobs of an hour 31; no job comes home."""
+    return Desk(*gpus, **{"waiting": "compute", "factor": 40, "budget_mode": "calibrated", **settings})
+
+
+def busy(hours: float, **settings: Any) -> Desk:
+    """Four GPUs, taken by a run of so many hours that began now."""
+    desk = priced(4, **settings)
+    desk.submit(job("busy", 4, hours=hours))
+    desk.started("busy")
+    return desk
+
+
+def test_a_job_waits_if_its_predicted_delay_is_worth_less_than_its_cloud_run() -> None:
+    desk = busy(2)
+    desk.submit(job("long", hours=1), job("short", hours=0.1))
+    assert (desk.phase("long"), desk.phase("short")) == ("queued", "offloading")
+    assert desk.why("short", "offloaded").startswith(
+        "leaves for the cloud: it is predicted to wait 2.25 h, and so much delay is worth more today than "
+        "what its cloud run costs; rents small"
+    )
+
+
+def test_the_jobs_ahead_are_part_of_the_prediction() -> None:
+    desk = busy(0.5)
+    desk.submit(*(job(f"ahead{n}", 4, hours=1) for n in range(2)))
+    desk.submit(job("a", hours=0.1))
+    assert [desk.phase(name) for name in ("ahead0", "ahead1", "a")] == ["queued", "queued", "offloading"]
+
+
+def test_only_nodes_that_admit_the_job_count() -> None:
+    old, new = node("old", 4, labels=(("kind", "old"),)), node("new", 4, labels=(("kind", "new"),))
+    desk = priced()
+    desk.tell(NodesChanged((old, new)))
+    desk.submit(job("on-old", 4, hours=9, node_selector=(("kind", "old"),)), job("on-new", 4, hours=0.5))
+    desk.started("on-old", "on-new")
+    desk.submit(
+        job("new", hours=0.1, node_selector=(("kind", "new"),)),
+        job("old", hours=0.1, node_selector=(("kind", "old"),)),
+    )
+    assert (desk.phase("new"), desk.phase("old")) == ("queued", "offloading")
+
+
+def test_who_may_not_leave_waits_on() -> None:
+    desk = busy(9)
+    desk.submit(job("stays", hours=0.1, cloud="never"))
+    assert desk.phase("stays") == "queued"
+
+
+def test_if_no_offer_holds_it_a_dear_job_waits_on() -> None:
+    desk = busy(9, offers=())
+    desk.submit(job("a", hours=0.1))
+    assert desk.phase("a") == "queued"
+
+
+def test_when_the_account_is_exhausted_the_cheapest_leave_until_it_recovers() -> None:
+    """One per cent of an hour's mean run allows 15 minutes; at one running job nobody may wait after that."""
+    desk = busy(2, budget_percent=1, factor=1000)
+    desk.submit(job("dear", 2, hours=1), job("cheap", hours=1))
+    desk.wait(HOUR / 4 * 0.4)
+    assert (desk.phase("dear"), desk.phase("cheap")) == ("queued", "queued")
+    desk.now = desk.scheduler.next_wakeup()
+    desk.tell()
+    assert desk.now < HOUR / 4
+    assert desk.phase("cheap") == "offloading"
+    assert "as the wait budget is spent" in desk.why("cheap", "offloaded")
+
+
+def test_a_progress_report_moves_the_prediction() -> None:
+    desk = busy(9)
+    desk.tell(Progress("busy", 1, done=99, total=100, per_s=1 / 60))
+    desk.submit(job("a", hours=0.1))
+    assert desk.phase("a") == "queued"
+
+
+def test_explain_prices_the_delay_beside_the_cloud_run() -> None:
+    """A run of three hours costs $3, and a wait of 30 h makes an hour of delay worth a dime."""
+    desk = busy(2, factor=10 * 3.3 / 3)
+    desk.submit(job("a", hours=3))
+    desk.now = 0.5 * HOUR
+    desk.tell()
+    state = desk.scheduler.state
+    state.meter.account = Account()  # as if nothing was spent
+    sentence = explain(state, desk["a"], str).sentence
+    assert sentence.endswith(
+        "; an hour of its delay is worth $0.10 here today; leaving now costs $3.00, predicted start in 1.5 h"
+    )
+
+
+@pytest.mark.parametrize("waiting", ["no-wait", "infinite"])
+def test_a_policy_without_a_factor_has_nothing_to_calibrate(waiting: str) -> None:
+    desk = busy(9, waiting=waiting)
+    desk.submit(job("a", hours=1))
+    desk.wait(99 * HOUR)
+    assert desk.phase("a") == ("queued" if waiting == "infinite" else "offloading")
+    assert not desk.scheduler.state.meter.calibrated
+
+
+@pytest.mark.parametrize("error", [0, 100], ids=["right", "wrong"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_budget_is_never_overspent_by_more_than_its_slack(seed: int, error: float) -> None:
+    """Twice what the cluster holds, heavy tails; estimates right, or off by a factor of up to two."""
+    rng = np.random.default_rng(seed)
+    gpus, hours = rng.choice([1, 2, 4], 300), rng.lognormal(-1, 1.8, 300)
+    trace = gpu_jobs(np.cumsum(rng.exponential(float(np.mean(gpus * hours)) / 16, 300)), hours, gpus)
+    spec = Spec(nodes=2, gpus_per_node=4, out_of_order=True, budget_percent=10, budget_mode="calibrated")
+    guess = hours * rng.uniform(1 - error / 100, 1 + error / 100, 300)
+    out = simulate(trace, guess, spec)
+    delay_h = float(np.sum(out.start_h - trace.arrival_h))
+    mean_h = max(1.0, float(hours.mean()))
+    assert delay_h <= (10 + SLACK_PERCENT) / 100 * hours.sum() + 0.1 * SLACK_JOBS * mean_h
+    assert delay_h > 0.05 * hours.sum()

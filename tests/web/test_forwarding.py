@@ -1,0 +1,183 @@
+"""A replica that stands by answers questions itself, and has the leader do what changes something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from starburst.app.config.http import HttpConfig
+from starburst.store import leader
+from starburst.store.leader import LeaderClaim
+from starburst.store.report_tokens import make_report_key, report_token
+from starburst.web.app import make_app
+from starburst.web.context import AppContext
+from starburst.web.forwarding import FORWARDED, ForwardToLeader
+
+CANCEL = "/api/v1/jobs/train-44444/cancel?now=true"
+
+
+@dataclass
+class Leader:
+    """Notes what it is asked, and answers the same to everybody."""
+
+    url: str = ""
+    asked: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+
+
+@pytest.fixture
+def other() -> Iterator[Leader]:
+    noted = Leader()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            noted.asked.append(
+                (self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+            )
+            said = json.dumps({"by": "the leader"}).encode()
+            self.send_response(201)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        do_PUT = do_POST  # noqa: N815 - the library's name
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing on stderr."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        noted.url = f"http://127.0.0.1:{server.server_port}"
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield noted
+        server.shutdown()
+        thread.join()
+
+
+def client_of(app_context: AppContext, name: str, settings: HttpConfig | None = None) -> TestClient:
+    """Asks the replica of this name."""
+    object.__setattr__(app_context, "replica", name)
+    app = make_app(app_context, settings or HttpConfig())
+    services = app.state.services
+    return TestClient(
+        ForwardToLeader(app, app_context, services.authenticator),
+        base_url="http://127.0.0.1:8585",
+        client=("127.0.0.1", 5000),
+    )
+
+
+@pytest.fixture
+def standby(app_context: AppContext, other: Leader) -> TestClient:
+    leader.take(app_context.store, None, LeaderClaim("b", other.url))
+    return client_of(app_context, "a")
+
+
+def test_what_changes_something_is_done_by_the_leader(standby: TestClient, other: Leader) -> None:
+    said = standby.post(CANCEL, content=b"{}", headers={"Content-Type": "application/json", "Cookie": "a=b"})
+    assert (said.status_code, said.json()) == (201, {"by": "the leader"})
+    ((method, path, headers, body),) = other.asked
+    assert (method, path, body) == ("POST", CANCEL, b"{}")
+    assert headers["content-type"] == "application/json"
+    assert headers[FORWARDED] == "a"
+    assert "cookie" not in headers
+
+
+def test_questions_are_answered_here(standby: TestClient, other: Leader) -> None:
+    assert standby.get("/api/v1/jobs").status_code == 200
+    assert standby.get("/").status_code == 200
+    assert standby.get("/healthz").json() == {"status": "stands by"}
+    assert standby.get("/healthz/leader").status_code == 503
+    assert other.asked == []
+
+
+def test_the_leader_does_everything_itself(app_context: AppContext, other: Leader) -> None:
+    leader.take(app_context.store, None, LeaderClaim("b", other.url))
+    leads = client_of(app_context, "b")
+    assert leads.post("/api/v1/jobs/none/cancel").status_code == 404
+    assert leads.get("/healthz/leader").json() == {"status": "leads"}
+    assert other.asked == []
+
+
+def test_without_a_leader_that_is_said_plainly(app_context: AppContext, other: Leader) -> None:
+    client = client_of(app_context, "a")
+    leader.take(app_context.store, None, LeaderClaim("b", other.url))
+    leader.release(app_context.store, 1)
+    refused = client.post(CANCEL)
+    assert refused.status_code == 503
+    assert refused.headers["Retry-After"] == "5"
+    assert "no starburst leads now" in refused.json()["error"]
+
+
+def test_a_leader_that_does_not_answer_is_named(app_context: AppContext) -> None:
+    leader.take(app_context.store, None, LeaderClaim("b/7", "http://127.0.0.1:9"))
+    refused = client_of(app_context, "a").post(CANCEL)
+    assert refused.status_code == 503
+    assert refused.json()["error"].startswith("b/7, which leads, does not answer")
+
+
+def test_a_leader_without_an_api_is_named(app_context: AppContext) -> None:
+    leader.take(app_context.store, None, LeaderClaim("b/7"))
+    refused = client_of(app_context, "a").post(CANCEL)
+    assert (refused.status_code, "has no API" in refused.json()["error"]) == (503, True)
+
+
+def test_nothing_goes_round_in_circles(standby: TestClient, other: Leader) -> None:
+    assert standby.post(CANCEL, headers={FORWARDED: "c"}).status_code == 503
+    assert other.asked == []
+
+
+def test_a_stranger_is_refused_here_since_the_leader_would_take_him_for_this_machine(
+    standby: TestClient, token: Callable[..., str], other: Leader
+) -> None:
+    """Without a token the leader trusts its own machine, from which this replica asks."""
+    token("admin")
+    assert standby.post(CANCEL).status_code == 401
+    assert standby.post(CANCEL, headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert standby.post(CANCEL, headers={"Origin": "http://elsewhere.example"}).status_code == 403
+    assert other.asked == []
+
+
+def test_a_run_reports_through_any_replica(
+    standby: TestClient, app_context: AppContext, other: Leader
+) -> None:
+    secret = report_token(make_report_key(app_context.store), "train-44444")
+    path = "/api/v1/jobs/train-44444/attempts/1/progress"
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert standby.put(path, json={"done": 1}, headers=headers).status_code == 201
+    assert other.asked[0][2]["authorization"] == f"Bearer {secret}"
+
+
+def test_pages_metrics_and_the_summary_say_which_replica_leads(standby: TestClient) -> None:
+    assert "This replica stands by; <b>b</b> leads." in standby.get("/").text
+    assert standby.get("/api/v1/summary").json()["leader"] == "b"
+    metrics = standby.get("/metrics").text
+    assert "starburst_leading 0.0\n" in metrics
+    assert "starburst_leader_epoch 1.0\n" in metrics
+
+
+def test_a_page_says_that_none_leads(app_context: AppContext) -> None:
+    client = client_of(app_context, "a")
+    leader.take(app_context.store, None, LeaderClaim("b"))
+    leader.release(app_context.store, 1)
+    assert "No replica leads now." in client.get("/").text
+
+
+def test_a_single_scheduler_says_nothing_of_replicas(app_context: AppContext) -> None:
+    client = client_of(app_context, "")
+    assert "replica" not in client.get("/").text
+    assert "\nstarburst_leading " not in client.get("/metrics").text
+    assert client.get("/api/v1/summary").json()["leader"] is None

@@ -1,0 +1,35 @@
+"""The charts over a day are what the store says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from starburst.store.listings import dashboard_queries as board
+from starburst.store.listings import queries
+from starburst.web.dashboard.history import POINTS, history, levels
+from tests.web.lively import Lively
+
+
+def test_a_level_is_the_sum_of_the_spans_over_a_time() -> None:
+    assert levels([(0, 10, 1), (5, 10, 2), (10, 20, 4)], [-1, 0, 5, 10, 20]) == (0, 1, 3, 4, 0)
+
+
+def test_a_morning_ends_with_what_waits_runs_and_was_spent(tmp_path: Path) -> None:
+    with Lively.begin(tmp_path) as lively:
+        lively.morning(40)
+        context = lively.app_context
+        now = context.now()
+        spent, cluster, cloud, waiting, longer = history(context.store, now, 500.0, 0.25).charts
+        assert all(len(chart.values) == POINTS for chart in (spent, cluster, cloud, waiting, longer))
+        machines = queries.instance_records(context.store, include_ended=True)
+        assert spent.values[-1] == pytest.approx(sum(one.cost(now).micro_usd for one in machines) / 1e6)
+        assert list(spent.values) == sorted(spent.values)
+        rows = queries.jobs(context.store)
+        assert waiting.values[-1] == sum(row.started_at is None and row.ended_at is None for row in rows)
+        with context.store.read() as conn:
+            busy = [slot.resources.gpus for job in board.placed_jobs(conn) for slot in board.on_cluster(job)]
+        assert cluster.values[-1] == sum(busy)
+        assert cluster.level == sum(node.capacity.gpus for node in lively.scheduler.state.capacity.nodes)
+        assert (spent.level, longer.level) == (500.0, 25.0)
