@@ -1,7 +1,7 @@
 """Parameters of a simulation: cluster, policies and cloud, as on the command line. Times in hours.
 
-The unit of the core's clock is `Settings.unit_s`. Here one second of that clock is an hour of the trace, so
-each duration passed to the core is a number of hours (`CLOCK_S`).
+The unit of the core's clock is `Settings.unit_s`: by default here an hour (`CLOCK_UNIT_S`), because the
+published results were computed in hours, and times that tie in hours need not tie in seconds.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from starburst.policy.ordering import ORDERS
 from starburst.policy.placement import PLACEMENTS
 from starburst.policy.waiting import WAITING
 
-#: Real seconds in one second of the core's clock: an hour of the trace.
-CLOCK_S = 3600.0
+HOUR_S = 3600.0
+#: Real seconds in one second of the core's clock.
+CLOCK_UNIT_S = HOUR_S
 #: Fields that name a policy, with its choices.
 CHOICES = {
     "waiting": tuple(WAITING),
@@ -130,9 +131,9 @@ class Spec:
         parts = [policy.title, *[share] * bool(policy.symbol), order, self.binpack]
         return ", ".join(parts)
 
-    def settings(self, unit_s: float = CLOCK_S) -> Settings:
-        """The core's settings, on a clock of this unit; by default one second is an hour of the trace."""
-        hour = CLOCK_S / unit_s
+    def settings(self, unit_s: float = CLOCK_UNIT_S) -> Settings:
+        """The core's settings, on a clock of which a second lasts `unit_s` real seconds."""
+        hour = HOUR_S / unit_s
         factor = self.factor
         if factor is not None and WAITING[self.waiting].factor_in_hours:
             factor *= hour

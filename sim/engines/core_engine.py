@@ -1,4 +1,7 @@
-"""Reference engine: a trace run event by event through the core; all faster engines are tested against it."""
+"""Reference engine: a trace run event by event through the core; all faster engines are tested against it.
+
+The trace and the outcomes are in hours, the core in seconds of its clock (`CLOCK_UNIT_S`).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import numpy as np
 
 from sim.engines.artifact_backfill import ArtifactBackfill
 from sim.outcomes import Outcomes
-from sim.spec import Spec
+from sim.spec import CLOCK_UNIT_S, HOUR_S, Spec
 from sim.trace import Floats, Trace
 from sim.world import SimJob, World
 from starburst.core.model.jobs import JobRecord
@@ -31,22 +34,23 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
 
     `estimate_h` are the run times that the scheduler assumes, NaN where it has no estimate.
     """
-    scheduler = Scheduler(spec.settings())
+    settings = spec.settings(CLOCK_UNIT_S)
+    hour = settings.clock_s(HOUR_S)
+    scheduler = Scheduler(settings)
     if spec.backfill and spec.backfill_rule == "artifact":
         scheduler.state.walk = ArtifactBackfill(scheduler.state)
-    book = _OutcomeLog(trace, spec)
-    delay_h = spec.cloud_delay_s / 3600
+    book = _OutcomeLog(trace, spec, hour)
     world = World(
         scheduler,
         spec.cluster(),
         [CLOUD],
-        boot_s={CLOUD.name: delay_h},
-        cloud_extra_s=spec.data_gravity_h,
+        boot_s={CLOUD.name: settings.clock_s(spec.cloud_delay_s)},
+        cloud_extra_s=spec.data_gravity_h * hour,
         on_step=book.on_step,
     )
     waits: list[float | None] = [None] * len(trace)
     if trace.max_wait_h is not None:
-        waits = [None if isnan(hours) else hours for hours in trace.max_wait_h.tolist()]
+        waits = [None if isnan(wait_h) else wait_h * hour for wait_h in trace.max_wait_h.tolist()]
     priorities = [0] * len(trace) if trace.priority is None else trace.priority.tolist()
     world.submit(
         SimJob(
@@ -55,13 +59,13 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
                 trace.ids[i],
                 trace.tasks(i, spec.gpus_per_node),
                 queue="" if trace.queues is None else trace.queues[i],
-                runtime_estimate_s=None if np.isnan(estimate_h[i]) else float(estimate_h[i]),
+                runtime_estimate_s=None if np.isnan(estimate_h[i]) else float(estimate_h[i]) * hour,
                 spread=trace.spread(i),
                 max_wait_s=waits[i],
                 priority=priorities[i],
             ),
-            float(trace.arrival_h[i]),
-            float(trace.duration_h[i]),
+            float(trace.arrival_h[i]) * hour,
+            float(trace.duration_h[i]) * hour,
         )
         for i in range(len(trace))
     )
@@ -72,8 +76,10 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
 class _OutcomeLog:
     """Records the end of each job, and the cloud stay that preceded a return."""
 
-    def __init__(self, trace: Trace, spec: Spec) -> None:
+    def __init__(self, trace: Trace, spec: Spec, hour: float) -> None:
+        """`hour`: seconds of the scheduler's clock in an hour."""
         n = len(trace)
+        self._hour = hour
         self._trace = trace
         self._spec = spec
         self.outcomes = Outcomes(
@@ -94,21 +100,21 @@ class _OutcomeLog:
             if kind in ENDS:
                 self._ended(int(subject), changes.jobs[subject])
             elif kind == "returning":
-                stay_h = float(str(decision.numbers["elapsed_s"]))
-                self.outcomes.stays[int(subject)] = decision.at - stay_h, stay_h
+                stay_h = float(str(decision.numbers["elapsed_s"])) / self._hour
+                self.outcomes.stays[int(subject)] = decision.at / self._hour - stay_h, stay_h
 
     def _ended(self, index: int, record: JobRecord) -> None:
         out, trace = self.outcomes, self._trace
         assert record.started_at is not None
         assert record.ended_at is not None
-        out.start_h[index] = record.started_at
-        out.end_h[index] = record.ended_at
+        out.start_h[index] = start_h = record.started_at / self._hour
+        out.end_h[index] = record.ended_at / self._hour
         out.returned[index] = record.returned
         out.passed[index] = record.passed
         arrived = float(trace.arrival_h[index])
         left_h, stay_h = out.stays.get(index, (arrived, 0.0))
         waited_h = left_h - arrived
-        out.wait_h[index] = waited_h + record.started_at - (arrived + waited_h + stay_h)
+        out.wait_h[index] = waited_h + start_h - (arrived + waited_h + stay_h)
         rate = trace.cost[index] / trace.duration_h[index] if trace.duration_h[index] else 0.0
         if record.site is Site.CLOUD and self._spec.oracle:
             out.start_h[index] = arrived
@@ -116,7 +122,7 @@ class _OutcomeLog:
             out.wait_h[index] = 0.0
         if record.site is Site.CLOUD:
             out.in_cloud[index] = True
-            delays_h = self._spec.data_gravity_h + self._spec.cloud_delay_s / 3600
+            delays_h = self._spec.data_gravity_h + self._spec.cloud_delay_s / HOUR_S
             out.charged[index] = trace.cost[index] + rate * (stay_h + delays_h)
         else:
             out.charged[index] = rate * stay_h

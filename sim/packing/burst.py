@@ -17,7 +17,7 @@ from sim.packing.results import JobOutcome, PackedResult
 from sim.packing.shared_cloud import SharedCloud
 from sim.run import SimulationRun, estimates, max_rss_mb
 from sim.slowdowns import slowdowns
-from sim.spec import CLOCK_S, Spec
+from sim.spec import HOUR_S, Spec
 from sim.trace import Floats, Trace
 from sim.world import SimJob
 from starburst.core.model.jobs import JobRecord
@@ -196,13 +196,13 @@ def _sim_job(trace: Trace, row: int, packed: PackedJob, estimate_h: Floats, clou
         trace.ids[row],
         tuple(task.resources for task in packed.tasks),
         queue="" if trace.queues is None else trace.queues[row],
-        runtime_estimate_s=float(estimate_h[row]) * CLOCK_S,
+        runtime_estimate_s=float(estimate_h[row]) * HOUR_S,
         checkpoint=True,
         grace_s=max(30.0, kind.save_s),
         workload=packed.workload,
         alone_per_s=kind.pace,
     )
-    return SimJob(job, float(trace.arrival_h[row]) * CLOCK_S, float(trace.duration_h[row]) * CLOCK_S)
+    return SimJob(job, float(trace.arrival_h[row]) * HOUR_S, float(trace.duration_h[row]) * HOUR_S)
 
 
 def _outcomes(trace: Trace, journal: JobJournal) -> Outcomes:
@@ -211,10 +211,10 @@ def _outcomes(trace: Trace, journal: JobJournal) -> Outcomes:
     records = [journal.ended[row] for row in range(n)]
     in_cloud = np.array([record.site is Site.CLOUD for record in records])
     started = [record.started_at or 0.0 for record in records]
-    start_h = np.array([journal.left_at[i] if in_cloud[i] else started[i] for i in range(n)]) / CLOCK_S
+    start_h = np.array([journal.left_at[i] if in_cloud[i] else started[i] for i in range(n)]) / HOUR_S
     return Outcomes(
         start_h=start_h,
-        end_h=np.array([record.ended_at or 0.0 for record in records]) / CLOCK_S,
+        end_h=np.array([record.ended_at or 0.0 for record in records]) / HOUR_S,
         wait_h=start_h - trace.arrival_h,
         in_cloud=in_cloud,
         charged=np.where(in_cloud, trace.cost, 0.0),
@@ -242,7 +242,7 @@ def _packed(
     gpu, cpu, ram = (taken / paid if paid else 0.0 for taken, paid in zip(use.taken, use.paid, strict=True))
     return PackedResult(
         cost=sum(journal.micro_usd.get(row, 0) for row in rows) / MICRO,
-        mean_jct_h=_mean([job.end_s - job.arrival_s for job in jobs]) / CLOCK_S,
+        mean_jct_h=_mean([job.end_s - job.arrival_s for job in jobs]) / HOUR_S,
         instances=use.instances,
         migrations=sum(account.moves for account in world.accounts.values()),
         tasks_per_instance=use.task_s / use.paid_s if use.paid_s else 0.0,
@@ -251,7 +251,7 @@ def _packed(
         ram_allocation=ram,
         full_share=packer.full / packer.plans if packer.plans else 0.0,
         plans=packer.plans,
-        mean_idle_h=_mean([job.idle_s for job in jobs]) / CLOCK_S,
+        mean_idle_h=_mean([job.idle_s for job in jobs]) / HOUR_S,
         mean_throughput=_mean([job.throughput for job in jobs]),
         bound=None,
         cpu_seconds=packer.cpu_seconds,
