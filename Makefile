@@ -15,7 +15,7 @@ SUITE = tests/store tests/bus tests/app tests/web
 
 SITE ?= dist/site
 
-.PHONY: help demo site man test pythons browser postgres ray kube sky soak day memory storm takeover fuzz lint types check bench wheel release audit lock clean
+.PHONY: help demo site man test volume pythons browser postgres ray kube sky soak day memory storm takeover fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -26,6 +26,9 @@ demo: $(VENV)/.runtime  ## forty real jobs on an embedded cluster and cloud, in 
 # Tests start hundreds of processes: what they import is compiled once.
 test: $(VENV)/.dev  ## all tests
 	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+
+volume: $(VENV)/.dev  ## more of some of them: the scheduler killed at 50 moments, crashed at every point
+	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal -m "volume and not postgres" tests/app tests/sim $(ARGS)
 
 pythons: $(VENV)/.dev  ## the fast part of the tests on the oldest and the newest Python of this machine; ARGS=--all for each
 	$(BIN)/python -m tests.pythons $(ARGS)

@@ -40,6 +40,7 @@ from tests.app.fakes import FakeSite, World
 from tests.app.virtual import START, run, wall
 from tests.builders import job, nodes, offer
 from tests.postgres import Server, server
+from tests.volume import part_in_volume
 
 SETTINGS = Settings(waiting="constant", factor=6.0, t_max_s=8.0, offer_pause_s=5.0, max_losses=3)
 
@@ -306,6 +307,8 @@ def scenes(place: Place) -> list[Scene]:
 
 
 SLICES = 8
+#: `make test` runs so many slices, `make volume` the others.
+USUAL = 2
 
 
 @pytest.fixture(autouse=True)
@@ -313,13 +316,13 @@ def _fewer_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_module, "POLL_S", 0.5)
 
 
-@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("part", part_in_volume(SLICES, USUAL))
 def test_a_crash_at_any_point_changes_nothing(scenes: list[Scene], part: int, place: Place) -> None:
     for scene in scenes[part::SLICES]:
         goes_on_to_the_end(scene, place, ())
 
 
-@pytest.mark.parametrize("part", range(SLICES))
+@pytest.mark.parametrize("part", part_in_volume(SLICES, USUAL))
 def test_nor_do_two_more_crashes_soon_after(scenes: list[Scene], part: int, place: Place) -> None:
     for index in range(part, len(scenes), 6 * SLICES):
         goes_on_to_the_end(scenes[index], place, (1 + index % 11, 1 + index % 7))

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.app.lives import Lives, moments
+from tests.volume import part_in_volume
 
 RUNS = 50
 AT_ONCE = 5
+#: `make test` runs so many batches, `make volume` the others.
+USUAL = 2
 
 pytestmark = pytest.mark.processes
 
 
-@pytest.mark.parametrize("batch", range(RUNS // AT_ONCE))
+@pytest.mark.parametrize("batch", part_in_volume(RUNS // AT_ONCE, USUAL))
 def test_a_scheduler_killed_at_any_moment_leaves_no_trace(batch: int, tmp_path: Path) -> None:
     seeds = range(batch, RUNS, RUNS // AT_ONCE)
     runs = [Lives(seed, tmp_path / str(seed), moments(seed, RUNS)) for seed in seeds]
