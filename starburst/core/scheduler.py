@@ -81,7 +81,6 @@ from starburst.core.steps.run_lifecycle import (
     finish,
     place,
     release,
-    requeue_requested,
     run_ended,
     run_stalled,
     run_started,
@@ -89,7 +88,14 @@ from starburst.core.steps.run_lifecycle import (
 )
 from starburst.core.steps.start_refusals import is_shut, probe, probe_at
 from starburst.core.steps.starvation import protect
-from starburst.core.steps.unblocking import free, hold_requested, release_requested, unblock, volumes_ruled
+from starburst.core.steps.unblocking import (
+    free,
+    hold_requested,
+    release_requested,
+    requeue_requested,
+    unblock,
+    volumes_ruled,
+)
 from starburst.domain.job import Phase, Site
 from starburst.policy.packing.plan import Packer
 

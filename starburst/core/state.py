@@ -298,7 +298,13 @@ class State:
 
     def _pause(self, job_id: str) -> float | None:
         record = self.jobs.get(job_id)
-        return record.tries_at if record is not None and record.phase is Phase.BLOCKED else None
+        if record is None or not (record.phase is Phase.BLOCKED or self.keeps_machines(record)):
+            return None
+        return record.tries_at if record.phase is Phase.BLOCKED else record.not_before
+
+    def keeps_machines(self, record: JobRecord) -> bool:
+        """Whether it pauses on its machines after a failure; any other offloading job waits for machines."""
+        return record.phase is Phase.OFFLOADING and bool(record.slots) and self.fleet.ready(record.slots)
 
     def runs(self) -> Iterator[tuple[JobRecord, tuple[Slot, ...]]]:
         """Jobs that hold slots of the cluster, and the slots, reserved ones included."""

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
-from starburst.core.model.events import InstanceReady
+import pytest
+
+from starburst.core.model.actions import StartRun, TerminateInstance
+from starburst.core.model.events import (
+    Event,
+    InstanceReady,
+    InstanceUnfit,
+    InstanceUnreachable,
+    SiteSynced,
+    Tick,
+)
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
-from starburst.domain.job import Job
+from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
 from starburst.policy.backoff import MOST_RENTED_S
+from starburst.policy.caps import Cap
 from tests.builders import HOUR, MINUTE, Desk, job, launches, snapshot
-from tests.core.capped import capped, cloud
+from tests.core.capped import cap, capped, cloud
 
 BOOT_S = 6 * MINUTE
 
 
-def rents(desk: Desk) -> None:
-    """What was asked for comes up after `BOOT_S`, and the job starts on it."""
-    desk.wait(BOOT_S)
+def starts(desk: Desk) -> None:
+    """The job's machine comes up after `BOOT_S`, unless it is there already, and the job starts on it."""
     (name,) = desk.instances
-    desk.tell(InstanceReady(name, desk.now - BOOT_S, None))
+    if desk.phase("a") == "offloading":
+        desk.wait(BOOT_S)
+        desk.tell(InstanceReady(name, desk.now - BOOT_S, None))
     desk.started("a")
 
 
 def fails(desk: Desk, after_s: float = 1.0) -> None:
-    """The command fails, and its machine is gone at once."""
+    """The command fails; a machine that is given back is gone at once."""
     desk.wait(after_s)
     desk.ended("a", code=1)
-    for name in desk.instances:
-        desk.gone(name)
+    for action in desk.actions:
+        if isinstance(action, TerminateInstance):
+            desk.gone(action.instance_id)
 
 
 def tries(desk: Desk, job_: Job, *, most: int = 100, after_s: float = 1.0) -> int:
     """Let the job fail until it is over; how often it was tried."""
     desk.submit(job_)
     for number in range(1, most + 1):
-        rents(desk)
+        starts(desk)
         fails(desk, after_s)
         if desk.phase("a") == "failed":
             return number
-        assert desk.phase("a") == "blocked"
-        desk.wait(max(0.0, desk["a"].not_before - desk.now))
+        desk.wait(desk["a"].not_before - desk.now)
     raise AssertionError("it is tried for ever")
 
 
@@ -50,30 +62,43 @@ def test_failures_in_the_cloud_pause_longer_and_longer_up_to_an_hour() -> None:
     assert pauses == [10, 20, 40, 80, 160, 320, 640, 1280, 2560, MOST_RENTED_S, MOST_RENTED_S]
 
 
+def test_a_machine_is_kept_for_the_next_try_as_long_as_another_would_take_to_come_up() -> None:
+    """Six minutes: pauses of 10 s to 320 s. Seven tries share one machine, each later one rents its own."""
+    desk = capped()
+    assert tries(desk, cloud("a", retries=9)) == 10
+    assert len(desk.log("i-000001", "launched")) == 1
+    kept = [bool(row.numbers.get("on")) for row in desk.log("a", "retries")]
+    assert kept == [True] * 6 + [False] * 3
+    assert desk.scheduler.state.fleet.launches == 4
+    assert not desk.instances
+
+
 def test_what_fails_soon_again_and_again_is_over_when_that_has_cost_the_bound() -> None:
-    """$10 an hour and six minutes to come up: about a dollar a try."""
+    """$10 an hour: a dollar until the first failure, $1.75 for the pauses there, a dollar for the next."""
     desk = capped(max_failing=Money.of(3))
-    assert tries(desk, cloud("a", retries=50)) == 3
+    assert tries(desk, cloud("a", retries=50)) == 8
     assert desk.why("a", "failed") == (
-        "its command ended with exit code 1 soon after its start (try 3 of 51); such tries have cost $3.01, "
+        "its command ended with exit code 1 soon after its start (try 8 of 51); such tries have cost $3.77, "
         "and cloud.max_usd_on_failures is $3.00"
     )
+    assert not desk.instances
     assert desk["a"].cloud_micro_usd >= Money.of(3).micro_usd
 
 
 def test_the_cost_is_said_while_the_job_pauses_also_after_a_restart() -> None:
     desk = capped(max_failing=Money.of(3))
     desk.submit(cloud("a", retries=50))
-    rents(desk)
+    starts(desk)
     fails(desk)
     assert desk.why("a", "retries") == (
-        "fails (exit 1); try 2 of 51 in 10 s; its tries that failed soon have cost $1.00"
+        "fails (exit 1); try 2 of 51 in 10 s on i-000001, which is kept for it; its tries that failed soon "
+        "have cost $1.00"
     )
     for scheduler in (desk.scheduler, restore(desk.scheduler.state.settings, snapshot(desk.scheduler))):
         said = explain(scheduler.state, scheduler.state.jobs["a"], lambda at: f"{at:.0f}").sentence
         assert said == (
-            "pauses before try 2 of 51, as its last run failed; until 371; its tries that failed soon have "
-            "cost $1.00 of at most $3.00 (cloud.max_usd_on_failures)"
+            "pauses before try 2 of 51, as its last run failed; until 371 i-000001 (m, $10.00/h) is kept for "
+            "it; its tries that failed soon have cost $1.00 of at most $3.00 (cloud.max_usd_on_failures)"
         )
 
 
@@ -88,14 +113,60 @@ def test_what_was_lost_before_a_first_failure_is_not_counted_as_its_cost() -> No
     """Ten hours on a spot machine that is taken away, then a command that fails at once."""
     desk = capped(max_failing=Money.of(3))
     desk.submit(cloud("a", retries=2))
-    rents(desk)
+    starts(desk)
     desk.wait(10 * HOUR)
     desk.gone(desk.instances[0], preempted=True)
-    desk.wait(1)
-    rents(desk)
+    starts(desk)
     fails(desk)
-    assert desk.phase("a") == "blocked"
     assert desk["a"].failing_micro_usd < Money.of(2).micro_usd
+
+
+def pausing(*caps: Cap) -> Desk:
+    """The job has failed once, and its machine is kept for the next try."""
+    desk = capped(*caps)
+    desk.submit(cloud("a", hours=0.001, retries=3))
+    starts(desk)
+    fails(desk)
+    assert desk.instances == ["i-000001"]
+    return desk
+
+
+def test_a_restart_in_the_pause_keeps_the_machine_and_starts_there_at_its_end() -> None:
+    desk = pausing()
+    scheduler = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
+    scheduler.handle(SiteSynced(Site.CLOUD, frozenset(), frozenset({"i-000001"})), desk.now)
+    assert scheduler.next_wakeup() == desk["a"].not_before
+    (run,) = scheduler.handle(Tick(), desk["a"].not_before)
+    assert isinstance(run, StartRun)
+    assert (run.attempt, run.slots[0].where) == (2, "i-000001")
+
+
+def test_a_job_that_is_cancelled_in_its_pause_gives_its_machine_back() -> None:
+    desk = pausing()
+    assert desk.cancel("a") == [TerminateInstance("i-000001")]
+    assert desk.phase("a") == "cancelled"
+
+
+def test_a_machine_that_goes_in_the_pause_is_replaced() -> None:
+    desk = pausing()
+    desk.gone("i-000001", preempted=True)
+    assert desk.phase("a") == "offloading"
+    assert desk.instances == ["i-000002"]
+    assert not desk.wait(MINUTE)  # the end of the pause starts nothing on a machine that is not up
+
+
+@pytest.mark.parametrize("trouble", [InstanceUnreachable("i-000001"), InstanceUnfit("i-000001", "no GPUs")])
+def test_a_machine_in_trouble_at_the_end_of_the_pause_is_given_back(trouble: Event) -> None:
+    desk = pausing()
+    desk.tell(trouble)
+    assert TerminateInstance("i-000001") in desk.wait(10)
+    assert desk["a"].attempt == 1
+
+
+def test_a_cap_that_is_spent_in_the_pause_takes_the_machine() -> None:
+    desk = pausing(cap(1.02))
+    assert desk.wait(10) == [TerminateInstance("i-000001")]
+    assert desk.phase("a") == "queued"
 
 
 def test_on_the_cluster_pauses_are_those_of_kubernetes_and_nothing_is_counted() -> None:

@@ -27,8 +27,8 @@ from starburst.app.times import local_clock
 from starburst.app.wiring.kube_client import connect, need_kubernetes
 from starburst.app.wiring.stored import intake_rules, live_core, stored_config
 from starburst.core.steps.admission import EDITABLE as WAITING_PHASES
-from starburst.core.steps.run_lifecycle import RUNS
 from starburst.core.steps.unblocking import HOLDABLE as PHASES
+from starburst.core.steps.unblocking import RUNS
 from starburst.core.views.explain import foretell
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, JobEdit, Phase, Submission, Submitter, is_over

@@ -144,6 +144,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     ),
     "retries": lambda n: (
         f"fails (exit {n['exit_code']}); try {n['number']} of {n['of']} in {_span(n, 'pause_s')}"
+        f"{' on ' + str(n['on']) + ', which is kept for it' if n.get('on') else ''}"
         f"{'; its tries that failed soon have cost ' + usd(n['micro_usd']) if n.get('micro_usd') else ''}"
     ),
     "cancelled": lambda n: (

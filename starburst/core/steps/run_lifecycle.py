@@ -8,7 +8,7 @@ from math import isinf
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
 from starburst.core.model.decisions import where
 from starburst.core.model.estimates import elapsed_s
-from starburst.core.model.events import RequeueRequested, RunEnd, RunEnded, RunStalled, RunStarted
+from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.instance_record import OPEN_PHASES
@@ -23,8 +23,6 @@ from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.backoff import pause_s
 
-#: Phases in which a run can be stopped for its job to queue again.
-RUNS = (Phase.STARTING, Phase.RUNNING)
 #: Characters of a site's message that are kept.
 WORDS = 500
 
@@ -62,21 +60,6 @@ def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> No
         stay(state, record)
     to(state, record, Phase.STOPPING, stop_why=why)
     state.do(StopRun(record.id, record.attempt, record.site, grace_s))
-
-
-def requeue_requested(state: State, event: RequeueRequested) -> None:
-    """Stop a run at its user's request, with its grace; then its job queues in its place, with a new wait."""
-    record = state.jobs.get(event.job_id)
-    if record is None or record.phase.is_end:
-        state.ignore(event, "no such job, or it is over")
-        return
-    if record.phase not in RUNS:
-        state.decide(record.id, "not-requeued", phase=record.phase.value)
-        return
-    grace_s = state.grace_s(record.job)
-    state.note_person(record, event.by, "requeue")
-    state.decide(record.id, "stopping", grace_s=grace_s, why="its user has it queued again")
-    stop(state, record, StopReason.REQUEUE, grace_s)
 
 
 def run_started(state: State, event: RunStarted) -> None:
@@ -145,11 +128,11 @@ def run_ended(state: State, event: RunEnded) -> None:
         _note_start(state, record)
     if record.stop_why is not StopReason.MOVE or ran_out or event.end is RunEnd.REFUSED:
         stay(state, record)
-    if record.site is Site.CLUSTER:
-        state.give(record, record.slots)
-    else:
-        release(state, record)
     record.exit_code = event.exit_code
+    if ran_out and event.exit_code != 0 and _worth_a_retry(record, event):
+        _failed(state, record, event)
+        return
+    _give_back(state, record)
     if ran_out:
         _exited(state, record, event)
     elif event.end is RunEnd.REFUSED:
@@ -207,23 +190,43 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     put_off(state, record, refusal.reason)
 
 
+def _give_back(state: State, record: JobRecord) -> None:
+    """Release what the job holds, at either site."""
+    if record.site is Site.CLUSTER:
+        state.give(record, record.slots)
+    else:
+        release(state, record)
+
+
+def _failed(state: State, record: JobRecord, event: RunEnded) -> None:
+    """Try a job again whose command failed, in place or from the queue, unless its failures cost too much."""
+    ended_at = _ended_at(state, record, event)
+    too_dear = failed_in_cloud(state, record, elapsed_s(record, ended_at))
+    if too_dear:
+        _give_back(state, record)
+        finish(state, record, Phase.FAILED, "failed", message=too_dear, exit_code=event.exit_code)
+        record.ended_at = ended_at
+        return
+    state.unreserve(record)
+    if try_again(state, record):
+        to(state, record, Phase.OFFLOADING, message="")
+        state.departing.pop(record.id)  # it has its machines
+        state.pauses.set(record.not_before, record)
+    else:
+        _give_back(state, record)
+        admit(state, record)
+
+
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
     ended_at = _ended_at(state, record, event)
-    runtime_s = elapsed_s(record, ended_at)
     if event.exit_code == 0:
+        runtime_s = elapsed_s(record, ended_at)
         state.load.finished(runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
-    elif _worth_a_retry(record, event) and (too_dear := failed_in_cloud(state, record, runtime_s)):
-        finish(state, record, Phase.FAILED, "failed", message=too_dear, exit_code=event.exit_code)
-    elif _worth_a_retry(record, event):
-        state.unreserve(record)
-        try_again(state, record)
-        admit(state, record)
     else:
         message = event.message or f"its command ended with exit code {event.exit_code}"
         finish(state, record, Phase.FAILED, "failed", message=message, exit_code=event.exit_code)
-    if record.phase.is_end:
-        record.ended_at = ended_at
+    record.ended_at = ended_at
 
 
 def _ended_at(state: State, record: JobRecord, event: RunEnded) -> float:

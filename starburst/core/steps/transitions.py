@@ -43,6 +43,10 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], str] = {
         Phase.STOPPING,
     ): "cancelled, suspended, requeued, over budget, or part of its gang is gone",
     (Phase.STARTING, Phase.BLOCKED): "its site did not start it, or its command failed: it pauses",
+    (
+        Phase.STARTING,
+        Phase.OFFLOADING,
+    ): "its command failed before the start was reported: it keeps its machines for the next try",
     (Phase.STARTING, Phase.QUEUED): "its run is lost before the start was reported",
     (Phase.STARTING, Phase.SUCCEEDED): "its run is over before the start was reported",
     (Phase.STARTING, Phase.FAILED): "its run failed before the start was reported, or cannot start at all",
@@ -51,6 +55,10 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], str] = {
         Phase.STOPPING,
     ): "cancelled, suspended, requeued, returns, moves, over budget, or part of its gang is gone",
     (Phase.RUNNING, Phase.BLOCKED): "its command failed: it pauses before the next try",
+    (
+        Phase.RUNNING,
+        Phase.OFFLOADING,
+    ): "its command failed: it keeps its machines for the next try",
     (Phase.RUNNING, Phase.QUEUED): "its run is lost or preempted",
     (Phase.RUNNING, Phase.SUCCEEDED): "exit code 0",
     (Phase.RUNNING, Phase.FAILED): "its command failed, or its runs were lost too often",

@@ -1,32 +1,47 @@
 """Admission of held and blocked jobs: after a release, a pause, a turn, another job's end, a bound volume.
 
-Each admission checks all prerequisites anew (core/steps/prerequisites.py).
+Each admission checks all prerequisites anew (core/steps/prerequisites.py). Also the requests of users that lead
+there: to hold a job, to release it, to queue its run again.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from starburst.core.model.events import HoldRequested, ReleaseRequested, VolumesRuled
+from starburst.core.model.actions import places
+from starburst.core.model.events import HoldRequested, ReleaseRequested, RequeueRequested, VolumesRuled
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, ask_again, requeue, withdraw
-from starburst.core.steps.run_lifecycle import finish, lay_by, release, stop
+from starburst.core.steps.run_lifecycle import finish, lay_by, release, start, stop
 from starburst.domain.job import CloudChoice, Phase, Site
 
 #: Phases in which a job can still be held.
 HOLDABLE = (Phase.BLOCKED, Phase.QUEUED)
+#: Phases in which a run can be stopped for its job to queue again.
+RUNS = (Phase.STARTING, Phase.RUNNING)
 
 
 def unblock(state: State) -> None:
-    """Admit jobs whose pause after a failure or a refused start is over."""
+    """Admit jobs whose pause after a failure or a refused start is over; some have kept their machines."""
     while (job_id := state.pauses.pop_due(state.now)) is not None:
         record = state.jobs[job_id]
-        if record.refusal:
+        if record.phase is Phase.OFFLOADING:
+            _try_in_place(state, record)
+        elif record.refusal:
             ask_again(state, record)
         else:
             admit(state, record)
+
+
+def _try_in_place(state: State, record: JobRecord) -> None:
+    """Start a job on the machines that it kept, unless they are unreachable or unfit by now."""
+    if all(state.fleet.instances[name].is_sound for name in places(record.slots)):
+        start(state, record, Site.CLOUD, record.slots)
+    else:
+        release(state, record)
+        admit(state, record)
 
 
 def free(state: State) -> None:
@@ -69,7 +84,7 @@ def _suspend(state: State, record: JobRecord, why: str) -> None:
     if record.phase is Phase.OFFLOADING:
         release(state, record)
         lay_by(state, record)
-    elif record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLOUD:
+    elif record.phase in RUNS and record.site is Site.CLOUD:
         grace_s = state.grace_s(record.job)
         state.decide(record.id, "stopping", grace_s=grace_s, why=why)
         stop(state, record, StopReason.SUSPEND, grace_s)
@@ -109,3 +124,18 @@ def release_requested(state: State, event: ReleaseRequested) -> None:
     state.note_person(record, event.by, "release")
     state.decide(record.id, "released", held_s=state.now - record.queued_at)
     admit(state, record)
+
+
+def requeue_requested(state: State, event: RequeueRequested) -> None:
+    """Stop a run at its user's request, with its grace; then its job queues in its place, with a new wait."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.phase not in RUNS:
+        state.decide(record.id, "not-requeued", phase=record.phase.value)
+        return
+    grace_s = state.grace_s(record.job)
+    state.note_person(record, event.by, "requeue")
+    state.decide(record.id, "stopping", grace_s=grace_s, why="its user has it queued again")
+    stop(state, record, StopReason.REQUEUE, grace_s)

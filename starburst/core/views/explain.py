@@ -303,6 +303,10 @@ def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
         return f"leaves for the cloud; machines are chosen at {when}, for all who leave by then"
     what = ", ".join(f"{m.id} ({m.offer.title}, {m.rate}/h)" for m in machines)
     are = "are" if len(machines) > 1 else "is"
+    if state.keeps_machines(record):
+        tries = f"try {record.failures + 1} of {record.job.retries + 1}"
+        kept = f"until {clock(record.not_before)} {what} {are} kept for it{_spent_on_failures(state, record)}"
+        return f"pauses before {tries}, as its last run failed; {kept}"
     up_at = max(m.requested_at + m.offer.ready_s for m in machines)
     eta = f", expected at about {clock(up_at)}" if up_at > max(state.now, machines[0].requested_at) else ""
     return (

@@ -72,6 +72,8 @@ def _take_over(state: State, record: JobRecord) -> None:
     _gate(state, record)
     if record.phase is Phase.OFFLOADING and not record.slots:
         state.departing[record.id] = state.now
+    elif state.keeps_machines(record):
+        state.pauses.set(record.not_before, record)
     if record.alive:
         state.unconfirmed_runs.add((record.id, record.attempt))
         if record.started_at is not None:

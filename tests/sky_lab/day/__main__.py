@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=1.0, help="factor of all limits, for slow hosts")
     asked = parser.parse_args()
     os.environ.update(environment())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a day that is broken off leaves nothing either
     root = Path(tempfile.mkdtemp(prefix="starburst-day-"))
     broken = False
     for seed in range(asked.seed, asked.seed + asked.times):

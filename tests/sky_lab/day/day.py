@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -217,4 +218,9 @@ class Day:
         return time.monotonic() - self._began
 
     def _say(self, what: str) -> None:
-        self.story.append(f"{self._now():.0f} s: {what} (load {os.getloadavg()[0]:.0f})")
+        over = len(self.jobs) - self._open()
+        self.story.append(
+            f"{self._now():.0f} s: {what} "
+            f"({over} of {len(self.plan.jobs)} jobs over, load {os.getloadavg()[0]:.0f})"
+        )
+        print(self.story[-1], file=sys.stderr, flush=True)

@@ -6,10 +6,12 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 
 from starburst.clouds.sky.machines.naming import label
 from starburst.domain.job import Phase
 from starburst.runs.attempt_dir import log_path
+from starburst.runs.supervisor.exits import load_exit
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.references import SHARED
@@ -22,8 +24,10 @@ from tests.sky_lab.marks import Copy, twins
 
 #: Seconds per machine that a bill may be off: times of the cloud are whole seconds.
 OFF_S = 2
-#: Seconds after its job's end in which what a job left behind has ended.
-CLEARED_S = 15.0
+#: What a job leaves behind has ended when its supervisor notes the exit; times are so exact, seconds.
+NOTED_S = 1.0
+#: Where no exit was noted, the next exchange with the machine ends it; seconds after the job's own end.
+UNNOTED_S = 120.0
 
 
 def wrong_jobs(at: Deployment, jobs: Mapping[str, PlannedJob], silenced: set[str]) -> Iterator[str]:
@@ -76,16 +80,22 @@ def unheard(at: Deployment) -> set[str]:
 
 
 def _orphans(at: Deployment, copies: list[Copy]) -> Iterator[str]:
-    """Children that outlived their job."""
-    over = {(copy.vm, copy.job): copy.seen_at for copy in copies if copy.ended}
+    """Children that outlived their job, by the marks of both and the exit that the job's supervisor noted."""
+    ended = {(copy.vm, copy.job): copy.seen_at for copy in copies if copy.ended}
     for vm in at.seen:
         for tmp in tmp_dirs(vm):
             beats = (tmp / ORPHAN).read_text().split() if (tmp / ORPHAN).exists() else []
-            marks = [path.name.rsplit(".", 2)[0] for path in (tmp / "marks").glob("*")]
-            for job in marks:
-                end = over.get((vm, job))
-                if end is not None and beats and float(beats[-1]) > end + CLEARED_S:
+            for job in {path.name.rsplit(".", 2)[0] for path in (tmp / "marks").glob("*")} if beats else ():
+                end = ended.get((vm, job))
+                if end is not None and float(beats[-1]) > may_live_until(tmp.parent / "exit.json", end):
                     yield f"a child of {job} lived {float(beats[-1]) - end:.0f} s longer on {vm}"
+
+
+def may_live_until(exit_file: Path, end: float) -> float:
+    """When at the latest what a job left has ended: its exit is noted after that, however busy the host."""
+    if load_exit(exit_file) is None:
+        return end + UNNOTED_S
+    return exit_file.stat().st_mtime + NOTED_S
 
 
 def wrong_bills(at: Deployment) -> Iterator[str]:
