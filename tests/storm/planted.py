@@ -120,7 +120,7 @@ PLANTED = {
     ),
     "slots-not-given-back": Planted(
         "the nodes of an ended run stay taken",
-        f"{_LIFE}:run_ended",
+        f"{_LIFE}:_give_back",
         "        state.give(record, record.slots)",
         "        pass",
     ),

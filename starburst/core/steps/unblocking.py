@@ -1,6 +1,6 @@
 """Admission of held and blocked jobs: after a release, a pause, a turn, another job's end, a bound volume.
 
-Each admission checks all prerequisites anew (core/steps/prerequisites.py). Also the requests of users that lead
+Each admission checks all prerequisites anew (core/steps/prerequisites.py). Also what users ask for that leads
 there: to hold a job, to release it, to queue its run again.
 """
 
