@@ -28,28 +28,33 @@ STALE_S = 5.0
 
 
 class SnapshotCache:
-    """One rebuilt core per process. Thread-safe: a lock serialises the users of the core."""
+    """Rebuilt cores, with and without waiting jobs. Thread-safe: a lock serialises their users."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = Lock()
-        self._core: Scheduler | None = None
-        self._version: object = None
-        self._built_at = 0.0
+        #: The core with waiting jobs and that without: its stored version, when it was built, the core.
+        self._cores: dict[bool, tuple[object, float, Scheduler]] = {}
 
     @contextmanager
-    def current(self) -> Iterator[Scheduler]:
-        """The core as last committed, at the present time; read-only, and only within the `with` block."""
+    def current(self, *, waiting: bool = True) -> Iterator[Scheduler]:
+        """The core as last committed, at the present time; read-only, and only within the `with` block.
+
+        `waiting=False`: without the jobs that hold no room.
+        """
         with self._lock:
-            yield self._at_present(stale=self._stored_version() != self._version)
+            version, _, core = self._cores.get(waiting, (None, 0.0, None))
+            fresh = core is not None and version == self._stored_version()
+            yield self._at_present(core if core is not None and fresh else self._build(waiting=waiting))
 
     @contextmanager
     def recent(self, decided: int) -> Iterator[Scheduler]:
         """A core at most `STALE_S` old that includes the decision with the sequence number `decided`."""
         with self._lock:
-            core = self._core
-            behind = core is not None and core.state.decided < decided
-            yield self._at_present(stale=behind or time.monotonic() - self._built_at > STALE_S)
+            _, built_at, core = self._cores.get(True, (None, 0.0, None))
+            if core is None or core.state.decided < decided or time.monotonic() - built_at > STALE_S:
+                core = self._build(waiting=True)
+            yield self._at_present(core)
 
     def explanation(
         self,
@@ -73,7 +78,8 @@ class SnapshotCache:
             sentence = ended(row.phase, row.ended_at, row.message, row.cloud_micro_usd, clock)
             return Explanation(row.id, row.phase, sentence)
         state = core_of(self._store, around.snapshot).state
-        if around.record.phase is not Phase.QUEUED or not needs_whole(state):
+        is_queued = around.record.phase is Phase.QUEUED
+        if not is_queued or (around.position and not needs_whole(state)):
             clock = local_clock(state.now)
             return explain(state, around.record, clock, sees, lambda *_: around.position)
         with self.current() if decided is None else self.recent(decided) as core:
@@ -84,12 +90,13 @@ class SnapshotCache:
         """Changes with each step of the scheduler (its facts) and with each start (its config)."""
         return self._store.fact("facts"), self._store.fact("config")
 
-    def _at_present(self, *, stale: bool) -> Scheduler:
-        """The core with its clock at the present time, rebuilt if it is `stale`."""
-        core = self._core
-        if core is None or stale:
-            self._version = self._stored_version()
-            self._built_at = time.monotonic()
-            core = self._core = live_core(self._store)
+    def _build(self, *, waiting: bool) -> Scheduler:
+        version, now = self._stored_version(), time.monotonic()
+        core = live_core(self._store, waiting=waiting)
+        self._cores[waiting] = version, now, core
+        return core
+
+    def _at_present(self, core: Scheduler) -> Scheduler:
+        """The core with its clock at the present time."""
         core.state.now = max(core.state.now, queries.pace(self._store).scheduler_time(time.time()))
         return core

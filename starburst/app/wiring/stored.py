@@ -17,13 +17,15 @@ from translator.carried import Carried
 from translator.intake.rules import IntakeRules
 
 
-def live_core(store: Store) -> Scheduler:
+def live_core(store: Store, *, waiting: bool = True) -> Scheduler:
     """A copy of the running scheduler's core as last committed, at the present time.
+
+    `waiting=False`: without the jobs that hold no room, which may be a million.
 
     Without stored nodes, for example in a new home, it gets the nodes and offers of the stored or default
     config.
     """
-    return core_of(store, store.snapshot())
+    return core_of(store, store.snapshot(waiting=waiting))
 
 
 def core_of(store: Store, snapshot: Snapshot) -> Scheduler:
