@@ -7,9 +7,6 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Tests wait for disks more than for anything else, so their files are in memory where that has 4 GB to spare.
 IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > 4000000 {print "PYTEST_DEBUG_TEMPROOT=/dev/shm"}')
 
-# psycopg warns of connections that a test leaves to the collector of garbage, with its store.
-LEFT_OPEN = -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning
-
 # What runs over PostgreSQL.
 SUITE = tests/store tests/bus tests/app tests/web
 
@@ -37,8 +34,8 @@ browser: $(VENV)/.dev  ## the tests that drive the dashboard in a real browser (
 	$(BIN)/python -m pytest -m browser tests/web tests/security $(ARGS)
 
 postgres: $(VENV)/.dev  ## the store, and what stands on it, over PostgreSQL (Debian's; it starts one)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m postgres tests/store tests/cli tests/app/test_crash_points.py $(ARGS)
-	$(BIN)/python -m pytest -n 2 --dist worksteal --postgres $(LEFT_OPEN) $(SUITE) $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m postgres tests/store tests/cli tests/app $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --postgres $(SUITE) $(ARGS)
 
 ray: $(VENV)/.dev  ## the tests that need Ray, of which they start two nodes
 	$(BIN)/python -m pytest -m ray tests/sim $(ARGS)

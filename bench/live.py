@@ -25,6 +25,8 @@ from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
 from starburst.app.daemon.controller import Controller, Surroundings
 from starburst.app.daemon.prune import prune
+from starburst.app.daemon.retention import keep_small
+from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.jobs.caps_view import open_books
 from starburst.app.wiring.build import reaping
 from starburst.app.wiring.bus import outbox_of
@@ -42,6 +44,11 @@ NEWS_S, LOOK_S, FOLLOW_S, REAP_S = 60.0, 60.0, 120.0, 300.0
 #: What the scheduler may remember when all jobs are over.
 LASTING = ("paused offers",)
 ENDS = ("succeeded", "failed", "cancelled")
+#: All jobs and bills, those that are rolled up too.
+JOBS = (
+    "(SELECT phase, cloud_micro_usd FROM jobs UNION ALL SELECT phase, cloud_micro_usd FROM history) AS them"
+)
+PAST_BILLS = "UNION ALL SELECT id, micro_usd FROM past_instances"
 
 GPU = {"gpu_type": "V100"}
 OFFERS = (
@@ -102,11 +109,13 @@ class Life:
         seed: int,
         coarse: float = 1.0,
         validates: bool = False,
+        rolls_up: bool = False,
     ) -> None:
         """`coarse`: how many times as rarely as else something is heard of the sites.
 
-        `validates`: the state is checked before each commit.
+        `validates`: the state is checked before each commit. `rolls_up`: jobs that ended a day ago are.
         """
+        self._rolls_up = rolls_up
         self._validates = validates
         self.home, self.store = home, store
         self.config = config_of(nodes)
@@ -133,6 +142,8 @@ class Life:
         self.cluster.listeners.append(self._note)
         #: Steps stored, jobs that ended, machines given back, decisions told to the listener, prunings.
         self.steps = self.ended = self.told = self.prunings = 0
+        #: Jobs that ended again.
+        self.twice: list[str] = []
         self.decided: Counter[str] = Counter()
         #: Called at every step.
         self.on_step: Callable[[], None] = lambda: None
@@ -160,6 +171,8 @@ class Life:
                 asyncio.create_task(self.users.submit(asked)),
                 asyncio.create_task(self.cluster.trouble()),
             ]
+            if self._rolls_up:
+                beside.append(asyncio.create_task(keep_small(self.store, self._keeps_from, ShortageRetry())))
             going = asyncio.create_task(controller.run(stop))
             over = asyncio.create_task(self._all_over.wait())
             users = beside[0]
@@ -183,7 +196,8 @@ class Life:
         for decision in changes.decisions:
             if decision.kind in ENDS:
                 self.ended += 1
-                self.plans.pop(decision.subject, None)
+                if self.plans.pop(decision.subject, None) is None:
+                    self.twice.append(decision.subject)
         self.on_step()
         if self.users.done.is_set() and not self.plans and not self.scheduler.state.fleet.instances:
             self._all_over.set()
@@ -191,6 +205,9 @@ class Life:
     async def _prune(self, jobs: Collection[str], machines: Collection[str]) -> None:
         self.prunings += 1
         await prune(self.home, time.time() - self.config.home.keep, jobs, machines)
+
+    def _keeps_from(self) -> float:
+        return self.scheduler.state.now - self.config.home.keep
 
     async def _listen(self, report: Report) -> None:
         """Takes in what a broker would be told."""
@@ -210,18 +227,15 @@ class Life:
         """What is not as it must be at the end."""
         scheduler, bills = self.scheduler, self.cloud.billed()
         with self.store.read() as conn:
-            books = dict(conn.exec_driver_sql("SELECT id, micro_usd FROM instances").all())
-            paid = conn.exec_driver_sql("SELECT coalesce(sum(cloud_micro_usd), 0) FROM jobs").scalar_one()
-            phases = dict(conn.exec_driver_sql("SELECT phase, count(*) FROM jobs GROUP BY phase").all())
-            ends = conn.exec_driver_sql(
-                "SELECT count(*), count(DISTINCT subject) FROM decisions WHERE kind IN "
-                "('succeeded', 'failed', 'cancelled')"
-            ).one()
+            books = dict(conn.exec_driver_sql(f"SELECT id, micro_usd FROM instances {PAST_BILLS}").all())
+            phases = dict(conn.exec_driver_sql(f"SELECT phase, count(*) FROM {JOBS} GROUP BY phase").all())
+            paid = conn.exec_driver_sql(f"SELECT coalesce(sum(cloud_micro_usd), 0) FROM {JOBS}").scalar_one()
         jobs = self.users.submitted
         checks = {
             "broken by the sites": self.cluster.broken + self.cloud.broken,
             "jobs that did not end": {phase: n for phase, n in phases.items() if phase not in ENDS},
-            "jobs, ends, jobs with an end": {jobs, sum(phases.values()), *ends} - {jobs},
+            "jobs, stored jobs, ends": {jobs, sum(phases.values()), self.ended} - {jobs},
+            "ended twice": self.twice,
             "rented": list(self.cloud.machines),
             "alive": [*self.cluster.live, *self.cloud.live],
             "bills that differ": sorted(
@@ -292,6 +306,7 @@ def lived(
     coarse: float = 1.0,
     to_the_end: bool = True,
     validates: bool = False,
+    rolls_up: bool = False,
     watch: Callable[[Life], AbstractContextManager[object]] = nullcontext,
 ) -> Iterator[Life]:
     """A life in a new home, when it is over; `watch` is entered before it and left after it."""
@@ -308,6 +323,7 @@ def lived(
                 seed=seed,
                 coarse=coarse,
                 validates=validates,
+                rolls_up=rolls_up,
             )
             with watch(life):
                 await life.run(to_the_end=to_the_end)

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
+from starburst.app.config import parse_config
+from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.core.model.events import (
     Event,
     JobSubmitted,
@@ -38,7 +40,6 @@ from starburst.domain.job import Job, Submission, Workload
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
-from starburst.policy.fair import Queue
 from starburst.store.listings import dashboard_queries, pages, queries
 from starburst.store.listings.job_list import JobChoice, listed
 from starburst.store.store import Step, Store
@@ -51,6 +52,8 @@ NOISE = 0.5
 QUEUES = 1000
 SHAPES = [Resources.of(g, 4 * g, 32 * g) for g in (1, 2, 4, 8)]
 STEPS = 300
+#: Jobs of one submission.
+BATCH = 20_000
 
 
 def main() -> None:
@@ -74,36 +77,45 @@ def main() -> None:
 
 def measure(jobs: int) -> dict[str, float]:
     """Figures for one length of queue."""
-    figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "starburst.db") as store:
-        figures["bulk submit, s"] = submit(store, jobs)
-        queues = tuple(Queue(f"queue-{i}", share=1 + i % 5) for i in range(QUEUES))
-        scheduler = Scheduler(Settings(waiting="infinite", order="fair", queues=queues))
-        step(store, scheduler, [NodesChanged(nodes()), OffersChanged(offers())], [], 0.0)
-        figures["taking them in, 500 a step, s"] = timed(lambda: take_in(store, scheduler))
-        core_ms, whole_ms = finish_some(store, scheduler)
-        figures["step that frees GPUs, core, median ms"] = statistics.median(core_ms)
-        figures["step that frees GPUs, with commit, median ms"] = statistics.median(whole_ms)
-        figures["step that frees GPUs, with commit, p99 ms"] = statistics.quantiles(whole_ms, n=100)[98]
-        figures["peak memory so far, MiB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        queues = [{"name": f"queue-{i}", "share": 1 + i % 5} for i in range(QUEUES)]
+        config = parse_config({"policy": {"waiting": "infinite", "order": "fair"}, "queues": queues}, "bench")
+        store.set_fact("config", config.model_dump(mode="json"))
+        figures = {"bulk submit, s": submit(store, jobs), **lived(store, config.settings())}
         figures |= asked(store, jobs)
-        figures["restart: load and rebuild, s"] = timed(
-            lambda: restore(scheduler.state.settings, store.snapshot())
-        )
+        figures["restart: load and rebuild, s"] = timed(lambda: restore(config.settings(), store.snapshot()))
+        size = (Path(home) / "starburst.db").stat().st_size
+        figures["database, bytes a job"] = size / jobs
     return figures
+
+
+def lived(store: Store, settings: Settings) -> dict[str, float]:
+    """Figures of a scheduler that takes in what was submitted, and works on under it."""
+    scheduler = Scheduler(settings)
+    step(store, scheduler, [NodesChanged(nodes()), OffersChanged(offers())], [], 0.0)
+    took_s = timed(lambda: take_in(store, scheduler))
+    core_ms, whole_ms = finish_some(store, scheduler)
+    return {
+        "taking them in, 500 a step, s": took_s,
+        "step that frees GPUs, core, median ms": statistics.median(core_ms),
+        "step that frees GPUs, with commit, median ms": statistics.median(whole_ms),
+        "step that frees GPUs, with commit, p99 ms": statistics.quantiles(whole_ms, n=100)[98],
+        "memory, MiB": resident_mib(),
+    }
 
 
 def asked(store: Store, jobs: int) -> dict[str, float]:
     """What pages ask of the store, in milliseconds: the median of a few times."""
-    (last,) = queries.jobs(store, ids=[f"job-{jobs // 2:07}"])
+    (last,) = queries.jobs(store, ids=[f"job-{jobs * 9 // 10:07}"])
     questions: dict[str, Callable[[Connection], object]] = {
-        "page of a listing in the middle, ms": lambda _: pages.page(store, after=last, limit=100),
+        "page of a listing near its end, ms": lambda _: pages.page(store, after=last, limit=100),
         "page of a queue, ms": lambda _: pages.page(store, queues=("queue-7",), limit=100),
         "page of the dashboard's list, ms": lambda conn: listed(conn, JobChoice(), 100),
         "who leaves next, ms": lambda conn: dashboard_queries.queued_jobs(conn, 50),
         "who is overdue, ms": lambda conn: dashboard_queries.overdue(conn, 0.0),
         "counts by queue, s": dashboard_queries.job_counts,
         "one job, ms": lambda _: queries.job(store, last.id),
+        "explanation of a queued job, ms": lambda _: SnapshotCache(store).explanation(last),
     }
     figures = {}
     with store.read() as conn:
@@ -120,14 +132,17 @@ def _took_s(ask: Callable[[Connection], object], conn: Connection) -> float:
 
 
 def submit(store: Store, jobs: int) -> float:
-    """Seconds to submit so many jobs at once."""
-    submissions = make(jobs)
-    return timed(lambda: store.submit(submissions, 0.0))
-
-
-def make(jobs: int) -> list[Submission]:
-    """Jobs of four sizes, as Philly has them."""
+    """Seconds to submit so many jobs, BATCH at once; between, they are made and forgotten."""
     draw = random.Random(1)
+    took_s = 0.0
+    for first in range(0, jobs, BATCH):
+        some = make(range(first, min(jobs, first + BATCH)), draw)
+        took_s += timed(lambda some=some: store.submit(some, 0.0))  # type: ignore[misc]
+    return took_s
+
+
+def make(numbers: range, draw: random.Random) -> list[Submission]:
+    """Jobs of four sizes, as Philly has them."""
     workload = Workload(("python3", "train.py"), (("SEED", "1"),))
     return [
         Submission(
@@ -141,7 +156,7 @@ def make(jobs: int) -> list[Submission]:
             ),
             workload,
         )
-        for i in range(jobs)
+        for i in numbers
     ]
 
 
@@ -200,6 +215,11 @@ def step(
         )
     )
     return core_s
+
+
+def resident_mib() -> float:
+    """Memory of this process now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
 
 
 def timed(do: Callable[[], object]) -> float:

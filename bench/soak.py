@@ -142,7 +142,9 @@ def soak(root: Path, *, jobs: int, minutes: float, seed: int, validates: bool = 
             yield
             watchers[0].sample()
 
-    with lived(root, jobs=jobs, nodes=NODES, load=LOAD, seed=seed, validates=validates, watch=watch) as life:
+    with lived(
+        root, jobs=jobs, nodes=NODES, load=LOAD, seed=seed, validates=validates, rolls_up=True, watch=watch
+    ) as life:
         (watcher,) = watchers
         wrong = [*life.wrong(), *watcher.refused[:3]]
         if life.users.submitted < jobs:

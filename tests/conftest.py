@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from sqlalchemy import Engine
 
 from starburst.store import engine as engine_module
+from starburst.store.store import Store
 from tests.postgres import Databases, server
 
 # Examples are drawn from the test itself, so a red run is red again; no deadline, as machines are shared.
@@ -82,8 +84,18 @@ def stores(databases: Databases | None, monkeypatch: pytest.MonkeyPatch) -> Iter
     if databases is None:
         yield
         return
+    opened: list[Store] = []
+    make = Store.__init__
+
+    def noted(store: Store, engine: Engine) -> None:
+        make(store, engine)
+        opened.append(store)
+
     monkeypatch.setattr(engine_module, "store_url", databases.url)
+    monkeypatch.setattr(Store, "__init__", noted)
     yield
+    for store in opened:  # psycopg warns of connections that are left to the collector of garbage
+        store.close()
     databases.drop()
 
 

@@ -22,7 +22,7 @@ from starburst.core.model.actions import Slot
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.capacity import Capacity
 from starburst.core.parts.passes import InOrder, Start
-from starburst.core.parts.queue import Key, ShapeQueue
+from starburst.core.parts.queue import ShapeQueue
 from starburst.core.state import State
 from starburst.domain.job import Job
 
@@ -147,7 +147,7 @@ class ArtifactBackfill(InOrder):
         return min(earlier)[1] if earlier else ""
 
 
-def _key(record: JobRecord) -> Key:
+def _key(record: JobRecord) -> tuple[float, int]:
     return record.order_key, record.seq
 
 

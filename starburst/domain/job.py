@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from starburst.domain.cloud import ANY_OFFER, Offer, OfferRules
@@ -77,8 +78,9 @@ def _shape_of(
     rules: Rules,
     volume_affinity: tuple[Term, ...],
     spread: bool,
-) -> Shape:
-    return repr((tasks, node_selector, rules.affinity, rules.tolerations, volume_affinity, spread))
+) -> tuple[Shape, tuple[Resources, ...]]:
+    """The shape, and tasks that all jobs of the shape share."""
+    return repr((tasks, node_selector, rules.affinity, rules.tolerations, volume_affinity, spread)), tasks
 
 
 class _HasShape:
@@ -153,8 +155,11 @@ class Job(_HasShape):
     image: str = ""
 
     def __post_init__(self) -> None:
-        """Derive the shape, which the scheduler reads a dozen times per job."""
-        self.shape = _shape_of(self.tasks, self.node_selector, self.rules, self.volume_affinity, self.spread)
+        """Derive the shape, which the scheduler reads a dozen times per job; share what many jobs repeat."""
+        self.shape, self.tasks = _shape_of(  # type: ignore[misc]
+            self.tasks, self.node_selector, self.rules, self.volume_affinity, self.spread
+        )
+        self.user, self.queue = intern(self.user), intern(self.queue)  # type: ignore[misc]
 
     @property
     def known_as(self) -> str:

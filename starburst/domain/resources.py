@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from starburst.domain.value import value
 
@@ -91,17 +92,23 @@ class Resources:
         return self.gpus + self.cpu_milli / MILLI / cpus_per_gpu
 
     def __str__(self) -> str:
-        parts = []
-        if self.gpus:
-            kind = f"{self.gpu_type} GPU" if self.gpu_type else "GPU"
-            parts.append(f"{self.gpus} {kind}{'s' if self.gpus > 1 else ''}")
-        if self.cpu_milli:
-            parts.append(f"{self.cpus:g} CPU{'s' if self.cpu_milli != MILLI else ''}")
-        if self.memory_mib:
-            small = self.memory_mib < MIB_PER_GIB
-            parts.append(f"{self.memory_mib} MiB" if small else f"{round(self.memory_gib, 2):g} GiB")
-        parts += [_other_text(name, amount) for name, amount in self.others]
-        return ", ".join(parts) or "nothing"
+        return _text_of(self)
+
+
+@lru_cache(maxsize=10_000)
+def _text_of(resources: Resources) -> str:
+    """The text of resources, one string for all jobs that need as much."""
+    parts = []
+    if resources.gpus:
+        kind = f"{resources.gpu_type} GPU" if resources.gpu_type else "GPU"
+        parts.append(f"{resources.gpus} {kind}{'s' if resources.gpus > 1 else ''}")
+    if resources.cpu_milli:
+        parts.append(f"{resources.cpus:g} CPU{'s' if resources.cpu_milli != MILLI else ''}")
+    if resources.memory_mib:
+        small = resources.memory_mib < MIB_PER_GIB
+        parts.append(f"{resources.memory_mib} MiB" if small else f"{round(resources.memory_gib, 2):g} GiB")
+    parts += [_other_text(name, amount) for name, amount in resources.others]
+    return ", ".join(parts) or "nothing"
 
 
 NOTHING = Resources()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
 from itertools import islice
 from math import isinf
 from typing import Any
@@ -12,7 +14,7 @@ from starburst.core.model.decisions import Decision, where
 from starburst.core.model.events import Event
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.domain.job import Submission
+from starburst.domain.job import CloudChoice, Phase, Shape, Submission
 from starburst.store import codec
 
 TableRow = Mapping[str, Any]
@@ -42,8 +44,21 @@ def job_progress(record: JobRecord) -> dict[str, Any]:
         "message": record.message,
         "cloud_micro_usd": record.cloud_micro_usd,
         "open_bills": record.open_bills,
-        "record": codec.encode(record),
+        "record": codec.encode_brief(record),
+        **place_in_line(record),
     }
+
+
+def place_in_line(record: JobRecord) -> dict[str, Any]:
+    """The columns by which a job's place among the queued jobs of its shape is counted; null out of line."""
+    if record.phase is not Phase.QUEUED or record.job.cloud is CloudChoice.ONLY:
+        return {"shape": None, "order_key": None}
+    return {"shape": _hash_of(record.job.shape), "order_key": record.order_key}
+
+
+@lru_cache(maxsize=10_000)
+def _hash_of(shape: Shape) -> str:
+    return blake2b(shape.encode(), digest_size=8).hexdigest()
 
 
 def new_job(record: JobRecord, submission: Submission) -> TableRow:
@@ -57,7 +72,7 @@ def new_job(record: JobRecord, submission: Submission) -> TableRow:
         "queue": job.queue,
         "need": str(job.resources),
         "submitted_at": record.submitted_at,
-        "workload": codec.encode(submission.workload),
+        "workload": codec.encode_brief(submission.workload),
         "notes": codec.encode(submission.notes),
         **job_progress(record),
     }
@@ -87,7 +102,7 @@ def submit_request(submission: Submission, now_wall: float) -> TableRow:
         "user": job.user,
         "queue": job.queue,
         "need": str(job.resources),
-        "body": codec.encode(submission),
+        "body": codec.encode_brief(submission),
         "created_at": now_wall,
     }
 

@@ -12,15 +12,18 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 #: Revision of the newest migration.
-HEAD = "0015"
+HEAD = "0016"
 
 #: A 64-bit autoincrement key; SQLite autoincrements INTEGER columns only, which have 64 bits.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData()
+
+_IN_LINE = text("shape IS NOT NULL")
 
 #: Jobs that the scheduler has taken up. Times are scheduler seconds, amounts micro-dollars.
 jobs = Table(
@@ -47,6 +50,8 @@ jobs = Table(
     Column("workload", Text, nullable=False),
     Column("notes", Text, nullable=False),
     Column("record", Text, nullable=False),
+    Column("shape", Text),  # a hash, of jobs in the cluster's queue only; else null
+    Column("order_key", Double),
     Index("ix_jobs_phase", "phase", "open_bills"),
     Index("ix_jobs_phase_user", "phase", "user"),
     Index("ix_jobs_phase_queue", "phase", "queue", "site"),
@@ -55,6 +60,7 @@ jobs = Table(
     Index("ix_jobs_name", "name", "id"),
     Index("ix_jobs_seq", "seq"),
     Index("ix_jobs_queue_seq", "queue", "seq"),
+    Index("ix_jobs_line", "shape", "order_key", "seq", sqlite_where=_IN_LINE, postgresql_where=_IN_LINE),
 )
 
 #: Rented instances, ended ones too.

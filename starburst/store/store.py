@@ -297,9 +297,12 @@ class Store:
         with self.write() as conn:
             conn.execute(_action_done, [{"action_key": key, "done_at": now} for key in keys])
 
-    def snapshot(self) -> Snapshot:
-        """The state that a scheduler restarts from: jobs not ended or not paid, instances not ended."""
-        unfinished = jobs.c.phase.in_(LIVE_JOBS)
+    def snapshot(self, *, waiting: bool = True) -> Snapshot:
+        """The state that a scheduler restarts from: jobs not ended or not paid, instances not ended.
+
+        `waiting=False`: without the jobs that hold no room, for questions about room and machines.
+        """
+        unfinished = jobs.c.phase.in_(LIVE_JOBS if waiting else [*ALIVE_JOBS, Phase.OFFLOADING.value])
         unpaid = jobs.c.phase.in_(ENDED_JOBS) & (jobs.c.open_bills > 0)
         open_instances = instances.c.phase.in_(LIVE_INSTANCES)
         with self.read() as conn:

@@ -67,8 +67,10 @@ def test_a_store_whose_tokens_know_nothing_of_kubernetes_still_opens(path: Path)
         conn.execute("DROP TABLE cron_jobs")
         for later in ("leader", "writers", "history", "past_instances"):
             conn.execute(f"DROP TABLE {later}")
-        for later in ("phase_user", "phase_queue", "phase_deadline", "seq", "queue_seq"):
+        for later in ("phase_user", "phase_queue", "phase_deadline", "seq", "queue_seq", "line"):
             conn.execute(f"DROP INDEX ix_jobs_{later}")
+        for later in ("shape", "order_key"):
+            conn.execute(f"ALTER TABLE jobs DROP COLUMN {later}")
         conn.execute("UPDATE alembic_version SET version_num = '0002'")
     conn.close()
     with Store.open(path) as store:

@@ -22,9 +22,9 @@ from starburst.store.rows import chunks
 from starburst.store.store import Store
 
 
-def cap_rows(core: Scheduler) -> list[Keys]:
-    """All caps at the core's time, in the order of the config."""
-    return [cap_keys(standing) for standing in cap_statuses(core.state).values()]
+def cap_rows(store: Store, settings: Settings, now: float) -> list[Keys]:
+    """All caps at `now`, in the order of the config."""
+    return [cap_keys(standing) for standing in stored_standings(store, settings, now)]
 
 
 def cap_keys(standing: CapStatus) -> Keys:
@@ -52,7 +52,7 @@ def cap_keys(standing: CapStatus) -> Keys:
 def stored_standings(store: Store, settings: Settings, now: float) -> list[CapStatus]:
     """The state of all caps at `now`, in the order of the config; reads only jobs that pay for machines.
 
-    Refreshing pages use it, because a whole core takes long to rebuild while many jobs wait.
+    A whole core takes long to rebuild while many jobs wait.
     """
     if not settings.caps:
         return []

@@ -1,10 +1,10 @@
 """A copy of the scheduler's core, rebuilt from the store, that answers questions about jobs.
 
-A question such as "where does this job stand?" needs the whole core: queue, free capacity and offers.
-Rebuilding the core from the last committed step takes a third of a second while 10,000 jobs wait. The cache
-therefore keeps one rebuilt core and answers every question of a process from it. Two freshness rules exist:
-`current` rebuilds the core when a newer step or config is stored; `recent`, for pages that refresh by
-themselves, accepts a core up to `STALE_S` old.
+A question such as "what is free?" needs the whole core. Rebuilding it from the last committed step takes a
+third of a second while 10,000 jobs wait. The cache therefore keeps one rebuilt core and answers such
+questions of a process from it; explanations of single jobs need it under some policies only. Two freshness
+rules exist: `current` rebuilds the core when a newer step or config is stored; `recent`, for pages that
+refresh by themselves, accepts a core up to `STALE_S` old.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from threading import Lock
 
 from starburst.app.times import local_clock
-from starburst.app.wiring.stored import live_core
+from starburst.app.wiring.stored import core_of, live_core
 from starburst.core.scheduler import Scheduler
-from starburst.core.views.explain import Explanation, ended, explain
+from starburst.core.views.explain import Explanation, ended, explain, needs_whole
+from starburst.domain.job import Phase, is_over
 from starburst.store.listings import queries
+from starburst.store.listings.around_job import around_job
 from starburst.store.store import Store
 
 #: Maximum age of a `recent` core, wall seconds. The position of a job in the queue may be this old.
@@ -26,28 +28,33 @@ STALE_S = 5.0
 
 
 class SnapshotCache:
-    """One rebuilt core per process. Thread-safe: a lock serialises the users of the core."""
+    """Rebuilt cores, with and without waiting jobs. Thread-safe: a lock serialises their users."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = Lock()
-        self._core: Scheduler | None = None
-        self._version: object = None
-        self._built_at = 0.0
+        #: The core with waiting jobs and that without: its stored version, when it was built, the core.
+        self._cores: dict[bool, tuple[object, float, Scheduler]] = {}
 
     @contextmanager
-    def current(self) -> Iterator[Scheduler]:
-        """The core as last committed, at the present time; read-only, and only within the `with` block."""
+    def current(self, *, waiting: bool = True) -> Iterator[Scheduler]:
+        """The core as last committed, at the present time; read-only, and only within the `with` block.
+
+        `waiting=False`: without the jobs that hold no room.
+        """
         with self._lock:
-            yield self._at_present(stale=self._stored_version() != self._version)
+            version, _, core = self._cores.get(waiting, (None, 0.0, None))
+            fresh = core is not None and version == self._stored_version()
+            yield self._at_present(core if core is not None and fresh else self._build(waiting=waiting))
 
     @contextmanager
     def recent(self, decided: int) -> Iterator[Scheduler]:
         """A core at most `STALE_S` old that includes the decision with the sequence number `decided`."""
         with self._lock:
-            core = self._core
-            behind = core is not None and core.state.decided < decided
-            yield self._at_present(stale=behind or time.monotonic() - self._built_at > STALE_S)
+            _, built_at, core = self._cores.get(True, (None, 0.0, None))
+            if core is None or core.state.decided < decided or time.monotonic() - built_at > STALE_S:
+                core = self._build(waiting=True)
+            yield self._at_present(core)
 
     def explanation(
         self,
@@ -58,30 +65,38 @@ class SnapshotCache:
     ) -> Explanation:
         """The state of a job and its reason.
 
-        The core explains jobs that it knows; the stored row explains a job that the scheduler has not taken
-        up yet, or that the core has already dropped. `sees(queue)` hides jobs of other queues from the
-        sentence. `decided` selects a `recent` core with this decision; None selects the `current` core.
+        The stored row explains a job that the scheduler has not taken up yet, or that is over; any other is
+        explained by a core that holds little but the job, or by the whole one where its prospects depend on
+        all jobs. `sees(queue)` hides jobs of other queues from the sentence. `decided` selects a whole core
+        that is `recent`, with this decision; None the `current` one.
         """
         if row.phase == queries.SUBMITTED:
             return Explanation(row.id, row.phase, "is stored and waits for the scheduler to take it up")
-        with self.current() if decided is None else self.recent(decided) as core:
-            clock = local_clock(core.state.now)
-            record = core.state.jobs.get(row.id)
-            if record is not None:
-                return explain(core.state, record, clock, sees)
+        around = None if is_over(row.phase) else around_job(self._store, row.id)
+        if around is None:
+            clock = local_clock(queries.pace(self._store).scheduler_time(time.time()))
             sentence = ended(row.phase, row.ended_at, row.message, row.cloud_micro_usd, clock)
             return Explanation(row.id, row.phase, sentence)
+        state = core_of(self._store, around.snapshot).state
+        is_queued = around.record.phase is Phase.QUEUED
+        if not is_queued or (around.position and not needs_whole(state)):
+            clock = local_clock(state.now)
+            return explain(state, around.record, clock, sees, lambda *_: around.position)
+        with self.current() if decided is None else self.recent(decided) as core:
+            record = core.state.jobs.get(row.id, around.record)
+            return explain(core.state, record, local_clock(core.state.now), sees)
 
     def _stored_version(self) -> object:
         """Changes with each step of the scheduler (its facts) and with each start (its config)."""
         return self._store.fact("facts"), self._store.fact("config")
 
-    def _at_present(self, *, stale: bool) -> Scheduler:
-        """The core with its clock at the present time, rebuilt if it is `stale`."""
-        core = self._core
-        if core is None or stale:
-            self._version = self._stored_version()
-            self._built_at = time.monotonic()
-            core = self._core = live_core(self._store)
+    def _build(self, *, waiting: bool) -> Scheduler:
+        version, now = self._stored_version(), time.monotonic()
+        core = live_core(self._store, waiting=waiting)
+        self._cores[waiting] = version, now, core
+        return core
+
+    def _at_present(self, core: Scheduler) -> Scheduler:
+        """The core with its clock at the present time."""
         core.state.now = max(core.state.now, queries.pace(self._store).scheduler_time(time.time()))
         return core

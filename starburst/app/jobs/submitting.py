@@ -287,7 +287,7 @@ def _with_places(snapshots: SnapshotCache, submissions: Sequence[Submission]) ->
     """The submissions; a note says if no known offer is what a manifest requires of its place."""
     if not any(item.job.offer_rules.requires for item in submissions):
         return list(submissions)
-    with snapshots.current() as core:
+    with snapshots.current(waiting=False) as core:
         fleet = core.state.fleet
         whys = {
             item.job.id: fleet.price(item.job, fleet.offers.values())
@@ -308,7 +308,7 @@ def _refuse_barred(snapshots: SnapshotCache, submissions: Sequence[Submission]) 
     asking = [s.job for s in submissions if s.job.offer_rules != ANY_OFFER]
     if not asking:
         return
-    with snapshots.current() as core:
+    with snapshots.current(waiting=False) as core:
         barred = [(job, core.state.fleet.barred(job)) for job in asking if job.cloud is not CloudChoice.NEVER]
     problems = [
         f"job {job.name}: {why}: change that annotation, or set starburst.io/cloud: never"

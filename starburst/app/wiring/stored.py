@@ -10,20 +10,28 @@ from starburst.app.jobs.caps_view import open_books
 from starburst.core.model.events import NodesChanged, OffersChanged
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.restoring import restore
+from starburst.core.views.snapshot import Snapshot
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from translator.carried import Carried
 from translator.intake.rules import IntakeRules
 
 
-def live_core(store: Store) -> Scheduler:
+def live_core(store: Store, *, waiting: bool = True) -> Scheduler:
     """A copy of the running scheduler's core as last committed, at the present time.
+
+    `waiting=False`: without the jobs that hold no room, which may be a million.
 
     Without stored nodes, for example in a new home, it gets the nodes and offers of the stored or default
     config.
     """
+    return core_of(store, store.snapshot(waiting=waiting))
+
+
+def core_of(store: Store, snapshot: Snapshot) -> Scheduler:
+    """The same from a snapshot, which may be a part of what is stored."""
     config = stored_config(store)
-    scheduler = restore(config.settings(), store.snapshot())
+    scheduler = restore(config.settings(), snapshot)
     now = max(scheduler.state.now, queries.pace(store).scheduler_time(time.time()))
     if not scheduler.state.capacity.nodes:
         offers = config.cloud.known_offers()

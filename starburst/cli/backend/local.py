@@ -68,14 +68,14 @@ class LocalBackend:
 
     def caps(self) -> list[Keys]:
         from starburst.app.jobs.caps_view import cap_rows  # noqa: PLC0415
-        from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
+        from starburst.app.wiring.stored import stored_config  # noqa: PLC0415 - the whole scheduler
 
-        return cap_rows(live_core(self.store))
+        return cap_rows(self.store, stored_config(self.store).settings(), self.now())
 
     def nodes(self) -> list[Keys]:
         from starburst.app.wiring.stored import live_core  # noqa: PLC0415 - the whole scheduler
 
-        capacity = live_core(self.store).state.capacity
+        capacity = live_core(self.store, waiting=False).state.capacity
         return [node_keys(node, capacity.free(node.name)) for node in capacity.nodes]
 
     def queues(self) -> list[Keys]:

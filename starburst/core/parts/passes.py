@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from starburst.core.model.actions import Slot
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.capacity import Capacity
-from starburst.core.parts.queue import Key, ShapeQueue
+from starburst.core.parts.queue import Entry, ShapeQueue
 from starburst.domain.job import Shape
 from starburst.policy.disciplines.configurations import Configuration
 
@@ -95,20 +95,20 @@ class OutOfOrder(Walk):
         self._untried.clear()
         behind = self._first_blocked(queue) if heads and self._blocked else None
         while heads:
-            key, job_id = heappop(heads)
-            record = queue.get(job_id)
+            head = heappop(heads)
+            record = queue.get(head[2])
             shape = record.job.shape
             slots = capacity.place(record.job)
             if slots is None:
                 self._blocked.add(shape)
-                behind = min(behind, (key, job_id)) if behind else (key, job_id)
+                behind = min(behind, head) if behind else head
                 continue
-            yield record, slots, behind[1] if behind and behind[0] < key else ""
+            yield record, slots, behind[2] if behind and behind < head else ""
             following = queue.head(shape)
             if following is not None:
                 heappush(heads, following)
 
-    def _first_blocked(self, queue: ShapeQueue) -> tuple[Key, str] | None:
+    def _first_blocked(self, queue: ShapeQueue) -> Entry | None:
         heads = (queue.head(shape) for shape in self._blocked)
         return min((head for head in heads if head is not None), default=None)
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import Shape
 
-#: (order key, arrival number): the total order of the queue.
-Key = tuple[float, int]
+#: (order key, arrival number, job): its first two are the total order of the queue.
+Entry = tuple[float, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +28,26 @@ class Passed:
 
 
 class ShapeQueue:
-    """Queued jobs in a total order, indexed by the first job of every shape. Removal is lazy, O(log n)."""
+    """Queued jobs in a total order, indexed by the first job of every shape. Removal is lazy, O(log n).
+
+    The order key of a record does not change while it is in the queue.
+    """
 
     def __init__(self) -> None:
-        self._keys: dict[str, Key] = {}
         self._records: dict[str, JobRecord] = {}
-        self._heaps: dict[Shape, list[tuple[Key, str]]] = {}
-        self._tail: list[tuple[float, int, str]] = []
+        self._heaps: dict[Shape, list[Entry]] = {}
+        #: Heap of the negated keys, from the first use of a queue limit on; None before that.
+        self._tail: list[Entry] | None = None
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._records)
 
     def __contains__(self, job_id: str) -> bool:
-        return job_id in self._keys
+        return job_id in self._records
 
     def __iter__(self) -> Iterator[JobRecord]:
         """Every queued job, in order: O(n log n), for listings and checks only."""
-        return (self._records[job_id] for job_id in sorted(self._keys, key=self._keys.__getitem__))
+        return iter(sorted(self._records.values(), key=lambda record: (record.order_key, record.seq)))
 
     def jobs(self) -> Iterable[JobRecord]:
         """Every queued job, in no particular order."""
@@ -52,33 +55,32 @@ class ShapeQueue:
 
     def add(self, record: JobRecord) -> None:
         """Insert a job at its place in the order."""
-        job_id, key = record.job.id, (record.order_key, record.seq)
-        self._keys[job_id] = key
+        key, seq, job_id = record.order_key, record.seq, record.id
         self._records[job_id] = record
-        heapq.heappush(self._heaps.setdefault(record.job.shape, []), (key, job_id))
-        heapq.heappush(self._tail, (-key[0], -key[1], job_id))
+        heapq.heappush(self._heaps.setdefault(record.job.shape, []), (key, seq, job_id))
+        if self._tail is not None:
+            heapq.heappush(self._tail, (-key, -seq, job_id))
 
     def remove(self, record: JobRecord) -> None:
         """Remove a job."""
-        del self._keys[record.job.id], self._records[record.job.id]
+        del self._records[record.id]
         shape = record.job.shape
         if not self._prune(self._heaps[shape]):
             del self._heaps[shape]
-        if len(self._tail) > 64 and len(self._tail) > 2 * len(self._keys):
-            self._tail = [(-key[0], -key[1], job_id) for job_id, key in self._keys.items()]
-            heapq.heapify(self._tail)
+        if self._tail is not None and len(self._tail) > 64 and len(self._tail) > 2 * len(self._records):
+            self._tail = self._make_tail()
 
     def shapes(self) -> Iterator[Shape]:
         """Distinct shapes in the queue."""
         return iter(self._heaps)
 
-    def heads(self, shapes: Iterator[Shape]) -> list[tuple[Key, str]]:
+    def heads(self, shapes: Iterator[Shape]) -> list[Entry]:
         """A heap of the first jobs of these shapes."""
         heap = [heads[0] for shape in shapes if (heads := self._heaps.get(shape))]
         heapq.heapify(heap)
         return heap
 
-    def head(self, shape: Shape) -> tuple[Key, str] | None:
+    def head(self, shape: Shape) -> Entry | None:
         """The first job of a shape."""
         heap = self._heaps.get(shape)
         return heap[0] if heap else None
@@ -86,7 +88,7 @@ class ShapeQueue:
     def first(self) -> JobRecord | None:
         """The first job of the queue."""
         heads = self.heads(self.shapes())
-        return self._records[heads[0][1]] if heads else None
+        return self._records[heads[0][2]] if heads else None
 
     def get(self, job_id: str) -> JobRecord:
         """A queued job by id."""
@@ -94,11 +96,15 @@ class ShapeQueue:
 
     def beyond(self, limit: float, may_leave: Callable[[JobRecord], bool]) -> list[JobRecord]:
         """The last jobs that `may_leave`, as many as exceed `limit`; O(log n) each."""
+        if len(self._records) <= limit:
+            return []
+        if self._tail is None:
+            self._tail = self._make_tail()
         leaving: list[JobRecord] = []
-        seen: list[tuple[float, int, str]] = []
-        while self._tail and len(self._keys) - len(leaving) > limit:
+        seen: list[Entry] = []
+        while self._tail and len(self._records) - len(leaving) > limit:
             entry = heapq.heappop(self._tail)
-            queued = self._keys.get(entry[2]) == (-entry[0], -entry[1])
+            queued = self._is_queued((-entry[0], -entry[1], entry[2]))
             if queued and entry not in seen[-1:]:  # a job that rejoined under its old key is there twice
                 seen.append(entry)
                 if may_leave(self._records[entry[2]]):
@@ -107,14 +113,24 @@ class ShapeQueue:
             heapq.heappush(self._tail, entry)
         return leaving
 
-    def _prune(self, heap: list[tuple[Key, str]]) -> bool:
+    def _make_tail(self) -> list[Entry]:
+        tail = [(-record.order_key, -record.seq, job_id) for job_id, record in self._records.items()]
+        heapq.heapify(tail)
+        return tail
+
+    def _is_queued(self, entry: Entry) -> bool:
+        """Whether the job is in the queue under this key."""
+        record = self._records.get(entry[2])
+        return record is not None and record.order_key == entry[0] and record.seq == entry[1]
+
+    def _prune(self, heap: list[Entry]) -> bool:
         """Drop stale entries from the top of a shape's heap, or all of them once they are the majority.
 
         Returns whether any entry is left.
         """
-        if len(heap) > 64 and len(heap) > 2 * len(self._keys):
-            heap[:] = {entry for entry in heap if self._keys.get(entry[1]) == entry[0]}
+        if len(heap) > 64 and len(heap) > 2 * len(self._records):
+            heap[:] = {entry for entry in heap if self._is_queued(entry)}
             heapq.heapify(heap)
-        while heap and self._keys.get(heap[0][1]) != heap[0][0]:
+        while heap and not self._is_queued(heap[0]):
             heapq.heappop(heap)
         return bool(heap)

@@ -55,12 +55,33 @@ class Explanation:
     offers: tuple[str, ...] = ()
 
 
+def place_in_line(state: State, record: JobRecord) -> int:
+    """Place of a queued job among those of its shape, from 1."""
+    key, shape = (record.order_key, record.seq), record.job.shape
+    return 1 + sum(
+        other.phase is Phase.QUEUED
+        and (other.order_key, other.seq) < key
+        and other.job.shape == shape
+        and other.job.cloud is not CloudChoice.ONLY
+        for other in state.jobs.values()
+    )
+
+
+def needs_whole(state: State) -> bool:
+    """Whether a queued job is explained by all jobs in `state`, not by itself and its prerequisites alone."""
+    return state.meter.calibrated or state.settings.order in DISCIPLINES
+
+
 def explain(
-    state: State, record: JobRecord, clock: Clock, sees: Callable[[str], bool] = lambda _: True
+    state: State,
+    record: JobRecord,
+    clock: Clock,
+    sees: Callable[[str], bool] = lambda _: True,
+    place: Callable[[State, JobRecord], int] = place_in_line,
 ) -> Explanation:
     """Explain the job at `state.now`; other jobs are mentioned only if the reader `sees` their queues."""
     if record.phase is Phase.QUEUED:
-        return _queued(state, record, clock)
+        return _queued(state, record, clock, place)
     if record.phase in (Phase.HELD, Phase.BLOCKED):
         return Explanation(record.id, record.phase.value, _kept_out(state, record, clock, sees))
     if record.phase is Phase.OFFLOADING:
@@ -120,7 +141,9 @@ def ended(phase: str, at: float | None, message: str, micro_usd: int, clock: Clo
     return f"{phase}{when}: {message}{bill}"
 
 
-def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
+def _queued(
+    state: State, record: JobRecord, clock: Clock, place: Callable[[State, JobRecord], int]
+) -> Explanation:
     job = record.job
     leaves_at = None if isinf(record.deadline) else record.deadline
     in_line = job.cloud is not CloudChoice.ONLY
@@ -128,7 +151,7 @@ def _queued(state: State, record: JobRecord, clock: Clock) -> Explanation:
     offers = state.fleet.price(job, state.fleet.offers.values())
     cost: Money | None = None
     names: tuple[str, ...] = ()
-    position = _position(state, record) if in_line else None
+    position = place(state, record) if in_line else None
     if job.cloud is CloudChoice.AUTO and never_fits and isinstance(offers, str):
         nowhere = "which no site has: the cluster could not hold it even if empty"
         parts = [f"waits for {_need(job)}, {nowhere}, and {offers}"]
@@ -235,17 +258,6 @@ def _discipline(state: State, job: Job) -> list[str]:
     if order.keeps_room and state.capacity.place(job) is not None:
         return [f"there is room for it, but under {order.title} {order.first}"]
     return [f"under {order.title} {order.first}"]
-
-
-def _position(state: State, record: JobRecord) -> int:
-    key, shape = (record.order_key, record.seq), record.job.shape
-    return 1 + sum(
-        other.phase is Phase.QUEUED
-        and (other.order_key, other.seq) < key
-        and other.job.shape == shape
-        and other.job.cloud is not CloudChoice.ONLY
-        for other in state.jobs.values()
-    )
 
 
 def _need(job: Job) -> str:

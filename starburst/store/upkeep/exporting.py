@@ -8,6 +8,9 @@ from typing import Any
 
 from sqlalchemy import and_, or_, select
 
+from starburst.core.model.jobs import JobRecord
+from starburst.domain.job import Workload
+from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.store import ENDED_JOBS, Store
 
@@ -37,5 +40,14 @@ def ended_jobs(store: Store, before: float) -> Iterator[dict[str, Any]]:
         after = rows[-1]["submitted_at"], rows[-1]["seq"]
         for row in rows:
             if row["phase"] in ENDED_JOBS:
-                documents = {name: json.loads(row[name]) for name in ("record", "workload", "notes")}
+                documents = {
+                    "record": _in_full(JobRecord, row["record"]),
+                    "workload": _in_full(Workload, row["workload"]),
+                    "notes": json.loads(row["notes"]),
+                }
                 yield {**row, **documents, "decisions": decisions.get(row["id"], [])}
+
+
+def _in_full(kind: type[object], text: str) -> object:
+    """A stored document with the fields that have their default."""
+    return json.loads(codec.encode(codec.decode(kind, text)))

@@ -21,6 +21,7 @@ from starburst.app.jobs.serializers import (
     offer_keys,
 )
 from starburst.app.times import iso
+from starburst.app.wiring.stored import stored_config
 from starburst.store.listings import pages, queries
 from starburst.store.listings.costs import CostRow, CostSplit, costs, dearest_first
 from starburst.web.dependencies import RequestContext, ViewerContext
@@ -57,8 +58,9 @@ def cost(
 @router.get("/caps", summary="How the caps on spending stand", tags=["machines"])
 def caps(context: ViewerContext) -> JSONResponse:
     """An array of what `starburst cost --caps -o json` shows; a scoped token sees those on its queues."""
-    with context.snapshots.current() as core:
-        rows = cap_rows(core)
+    rows = cap_rows(
+        context.store, stored_config(context.store).settings(), context.services.app_context.now()
+    )
     queues = context.principal.queues
     return JSONResponse([row for row in rows if queues is None or row["queue"] in queues])
 
@@ -81,7 +83,7 @@ def events(
 @router.get("/nodes", summary="The cluster's nodes and what is free on them", tags=["machines"])
 def nodes(context: ViewerContext) -> JSONResponse:
     """An array; amounts are what jobs may use. A node that jobs may not start on is not `schedulable`."""
-    with context.snapshots.current() as core:
+    with context.snapshots.current(waiting=False) as core:
         return JSONResponse(
             [node_keys(node, core.state.capacity.free(node.name)) for node in core.state.capacity.nodes]
         )
@@ -96,7 +98,7 @@ def queues(context: ViewerContext) -> JSONResponse:
 @router.get("/offers", summary="What the cloud sells", tags=["machines"])
 def offers(context: ViewerContext) -> JSONResponse:
     """An array; the price is null if it is unknown."""
-    with context.snapshots.current() as core:
+    with context.snapshots.current(waiting=False) as core:
         return JSONResponse([offer_keys(offer) for offer in core.state.fleet.offers.values()])
 
 

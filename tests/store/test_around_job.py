@@ -1,0 +1,56 @@
+"""A job's explanation from what is around it is that from all jobs, at any length of the queue."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.queue import make, nodes, offers, step, take_in
+from starburst.app.config import parse_config
+from starburst.app.jobs.snapshot_cache import SnapshotCache
+from starburst.app.times import local_clock
+from starburst.app.wiring.stored import live_core
+from starburst.core.model.events import NodesChanged, OffersChanged
+from starburst.core.scheduler import Scheduler
+from starburst.core.views.explain import explain
+from starburst.store.listings import queries
+from starburst.store.listings.around_job import around_job
+from starburst.store.store import Store
+
+
+def filled(store: Store, jobs: int = 60, **policy: Any) -> None:
+    """Jobs of four sizes, of which most wait for two nodes."""
+    config = parse_config({"policy": {"waiting": "compute", **policy}}, "test")
+    store.set_fact("config", config.model_dump(mode="json"))
+    store.set_fact("clock", {"origin": 0.0, "speed": 1e-12, "start": 2.0})
+    store.submit(make(range(jobs), random.Random(3)), 0.0)
+    scheduler = Scheduler(config.settings())
+    step(store, scheduler, [NodesChanged(nodes()[:2]), OffersChanged(offers())], [], 0.0)
+    take_in(store, scheduler)
+
+
+@pytest.mark.parametrize("policy", [{}, {"order": "fair"}, {"order": "vqs"}, {"budget_mode": "calibrated"}])
+def test_it_is_explained_as_by_the_whole_scheduler(tmp_path: Path, policy: dict[str, str]) -> None:
+    with Store.open(tmp_path / "starburst.db") as store:
+        filled(store, **policy)
+        state, snapshots = live_core(store).state, SnapshotCache(store)
+        rows = [row for row in queries.jobs(store) if row.id in state.jobs]
+        assert {row.phase for row in rows} >= {"queued", "starting"}
+        for row in rows:
+            assert snapshots.explanation(row) == explain(state, state.jobs[row.id], local_clock(state.now)), (
+                row
+            )
+
+
+def test_the_other_jobs_in_the_queue_are_counted_and_not_read(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "starburst.db") as store:
+        filled(store)
+        last = queries.jobs(store, phases=["queued"])[-1]
+        around = around_job(store, last.id)
+        assert around is not None
+        assert [record.id for record in around.snapshot.jobs] == [last.id]
+        assert around.position > 1
+        assert around_job(store, "nobody") is None
