@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 
 #: Serializers of rows; the keys are those of `-o json` of the commands.
 DecisionKeys = Callable[[DecisionRow], dict[str, object]]

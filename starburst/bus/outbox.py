@@ -22,7 +22,7 @@ from starburst.domain.job import is_over
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.listings import queries
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.store.rows import chunks
 from starburst.store.store import ENDED_JOBS, Store
 

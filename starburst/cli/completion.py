@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from starburst.app.config.home import Home
-from starburst.domain.job import Phase
+from starburst.app.errors import UserError
+from starburst.domain.phase import Phase
 from starburst.store.errors import StoreError
-from starburst.store.listings import queries
-from starburst.store.listings.queries import SUBMITTED, JobRow
-from starburst.store.store import Store
+from starburst.store.listings import job_rows
+from starburst.store.listings.row_types import SUBMITTED, JobRow
+from starburst.store.sqlite_reader import open_current
 
 #: Newest jobs that are offered.
 MOST = 200
@@ -31,11 +34,19 @@ def complete_phases(incomplete: str) -> list[str]:
 
 def _newest() -> list[JobRow]:
     """The newest jobs first; none without a readable store."""
-    home = Home.default()
-    if not home.has_store:
-        return []
     try:
+        home = Home.default()
+        if isinstance(home.store, Path):
+            with open_current(home.store) as reader:
+                if reader is not None:
+                    with reader.read() as ask:
+                        return job_rows.jobs(ask, limit=MOST)[::-1]
+        if not home.has_store:
+            return []
+        from starburst.store.listings import queries  # noqa: PLC0415 - slow to import
+        from starburst.store.store import Store  # noqa: PLC0415 - slow to import
+
         with Store.open(home.store) as store:
             return queries.jobs(store, limit=MOST)[::-1]
-    except (StoreError, OSError):
+    except (UserError, StoreError, OSError):
         return []

@@ -33,6 +33,7 @@ from starburst.domain.money import Money
 from starburst.policy.waiting import hours
 from starburst.runs.ports import Cloud
 from starburst.store.listings import queries
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 
 #: Wall seconds after which the demo is aborted.
@@ -216,7 +217,7 @@ def _summarise(demo: _Demo, out: Path, store: Store, *, seed: int, wall_s: float
     return summary
 
 
-def _bills(demo: _Demo, rows: list[queries.JobRow], worked: dict[str, float]) -> list[Bill]:
+def _bills(demo: _Demo, rows: list[JobRow], worked: dict[str, float]) -> list[Bill]:
     """No-Wait and Constant-Wait on the same jobs, with the measured arrival and run times."""
     start = min(row.submitted_at for row in rows)
     submitted = {job.submission.job.id: job.submission.job for job in demo.jobs}

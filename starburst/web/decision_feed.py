@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.aio import TaskSet
-from starburst.app.jobs.serializers import Keys, decision_keys
+from starburst.app.jobs.job_keys import Keys, decision_keys
 from starburst.app.jobs.visibility import as_seen
 from starburst.store.errors import StoreError
 from starburst.store.listings import pages

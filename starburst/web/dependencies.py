@@ -10,11 +10,11 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from starburst.app.config.http import HttpConfig
-from starburst.app.jobs.serializers import Keys
+from starburst.app.jobs.job_keys import Keys
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.app.jobs.visibility import as_seen
 from starburst.store.listings import pages
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
 from starburst.web.auth import Authenticator, Principal

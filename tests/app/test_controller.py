@@ -35,6 +35,7 @@ from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Site, Submission, Workload
 from starburst.runs.ports import Report, Run
 from starburst.store.listings import queries
+from starburst.store.listings.row_types import SUBMITTED
 from starburst.store.store import Step, Store
 from tests.app.fakes import FakeSite, Hook, World
 from tests.app.virtual import run, wall
@@ -388,7 +389,7 @@ def test_a_state_that_contradicts_itself_is_not_stored_and_a_restart_goes_on_fro
             life.controller.scheduler.state.jobs["a"].slots = ()
             life.submit(job("b"))
             await asyncio.wait([life.task])
-            assert life.phases() == {"a": "running", "b": queries.SUBMITTED}
+            assert life.phases() == {"a": "running", "b": SUBMITTED}
             assert life.cluster.calls == ["start a/1"], "nothing is begun that is not stored"
 
     async def mended() -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from starburst.app.jobs.serializers import decision_keys, job_keys
+from starburst.app.jobs.job_keys import decision_keys, job_keys
 from starburst.bus.messages import Topics
 from starburst.bus.mqtt import Broker, MqttBus
 from starburst.bus.outbox import Outbox

@@ -16,7 +16,7 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.cloud import InstancePhase
 from starburst.kube.resources import Object
 from starburst.store.listings import queries
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from tests.kube.live import Live, job_manifest
 from tests.sky_lab.ec2 import rented
 from tests.sky_lab.lab import lab

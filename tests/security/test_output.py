@@ -17,7 +17,7 @@ from starburst.cli.output import Format, dump, say
 from starburst.domain.user import as_user, is_user
 from starburst.log import set_up_log
 from starburst.store.listings.costs import CostRow, CostSplit
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.visible import LogFilter, visible
 
 EVIL = "a\x1b[31mred\r\x1b]0;title\x07\x9b2J\u202egnp.exe\x7f"

@@ -15,6 +15,7 @@ import yaml
 from starburst.app.config.home import Home
 from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, Naming
 from starburst.store.listings import dashboard_queries, queries
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 from tests.sky_lab.ec2 import billed
 from tests.sky_lab.marks import Copy, copies_on
@@ -124,7 +125,7 @@ class Deployment:
         """Every copy of a job that ever ran."""
         return copies_on(self.seen)
 
-    def rows(self) -> list[queries.JobRow]:
+    def rows(self) -> list[JobRow]:
         """All jobs."""
         with Store.open(self.home.database) as store:
             return queries.jobs(store)

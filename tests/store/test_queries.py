@@ -10,12 +10,13 @@ from starburst.core.model.events import InstanceReady, OffersChanged
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.listings import queries
+from starburst.store.listings.row_types import SUBMITTED, JobRow
 from starburst.store.rows import CHUNK
 from starburst.store.store import Store
 from tests.store.samples import started, step, submission, take_up
 
 
-def ids(rows: list[queries.JobRow]) -> list[str]:
+def ids(rows: list[JobRow]) -> list[str]:
     return [row.id for row in rows]
 
 
@@ -200,4 +201,4 @@ def test_the_summary_counts_every_phase_there_is(filled: Store) -> None:
 
 
 def test_no_phase_of_the_scheduler_is_called_submitted() -> None:
-    assert queries.SUBMITTED not in {phase.value for phase in Phase}
+    assert SUBMITTED not in {phase.value for phase in Phase}

@@ -18,7 +18,7 @@ from starburst.kube import names
 from starburst.kube.resources import JOBS
 from starburst.store.errors import StoreError
 from starburst.store.listings import queries
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 from tests.storm.model.cluster import ModelCluster
 

@@ -24,11 +24,11 @@ from markupsafe import escape
 from bench.live import lived
 from bench.soak import visitor
 from starburst.app.config.home import Home
-from starburst.app.jobs.serializers import explanation_keys, story_keys
+from starburst.app.jobs.job_keys import explanation_keys, story_keys
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.cli.main import run
 from starburst.store.listings import queries
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import SUBMITTED, JobRow
 from starburst.store.store import Store
 from starburst.web.context import AppContext
 from starburst.web.dashboard.gantt import draw
@@ -89,7 +89,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
         time.tzset()
         with Store.open(home.database) as store:
             store.set_fact("clock", {"origin": time.time(), "speed": 1e-9, "start": now})
-            rows = {row.id: row for row in queries.jobs(store) if row.phase != queries.SUBMITTED}
+            rows = {row.id: row for row in queries.jobs(store) if row.phase != SUBMITTED}
             arrivals = {row.id: row.submitted_at for row in rows.values()}
             past, snapshots = replay(read(home.database), arrivals, now), SnapshotCache(store)
             told = {name: explanation_keys(snapshots.explanation(row)) for name, row in rows.items()}
@@ -193,7 +193,7 @@ def test_the_lists_of_the_dashboard_are_the_logs(left: Left) -> None:
     jobs = left.past.jobs.values()
     for phase, count in view.counts.items():
         sure = sum(tale.phases == {phase} for tale in jobs)
-        assert sure <= count <= sum(phase in tale.phases for tale in jobs) or phase == queries.SUBMITTED
+        assert sure <= count <= sum(phase in tale.phases for tale in jobs) or phase == SUBMITTED
     for waiter in view.waiters:
         assert "queued" in left.past.jobs[waiter.row.id].phases
     waits = {tale.id for tale in jobs if tale.phases == {"queued"}}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sim.world import World
 from starburst.domain.money import Money
 from starburst.store.listings import queries
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.web.dashboard.baseline import compare
 from starburst.web.dashboard.gantt import draw, spans, ticks
 from tests.builders import HOUR, arrival, job, nodes, offer

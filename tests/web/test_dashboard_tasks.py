@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.runs.attempt_dir import log_path
 from starburst.store.listings import queries
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.web.dashboard import own_notices
 from tests.web.place import Place, place
 

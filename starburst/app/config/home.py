@@ -13,7 +13,6 @@ from pathlib import Path
 
 from starburst.app.daemon.home_lock import HomeLock, LockHolder, lock_holder
 from starburst.app.errors import UserError
-from starburst.store.engine import is_postgres, store_url
 
 #: Wall seconds to try for the lock: a process that asks for the scheduler holds it for a moment, too.
 LOCK_S = 0.5
@@ -37,7 +36,7 @@ class Home:
             UserError: the user has no home directory, or STARBURST_STORE is no URL of PostgreSQL.
         """
         named, url = os.environ.get("STARBURST_HOME"), os.environ.get("STARBURST_STORE") or None
-        if url is not None and not is_postgres(url):
+        if url is not None and not _is_postgres(url):
             raise UserError("STARBURST_STORE: is no URL such as postgresql://USER@HOST/DATABASE; mend it")
         state = os.environ.get("XDG_STATE_HOME", "")
         try:
@@ -71,7 +70,11 @@ class Home:
     @property
     def store_name(self) -> str:
         """The store in messages, without a password."""
-        return str(self.database) if self.store == self.database else repr(store_url(self.store))
+        if self.store == self.database:
+            return str(self.database)
+        from starburst.store.engine import store_url  # noqa: PLC0415 - slow to import, and rarely needed
+
+        return repr(store_url(self.store))
 
     @property
     def has_store(self) -> bool:
@@ -226,6 +229,12 @@ class Home:
 
         log = structlog.get_logger()
         log.warning("home-closed", home=str(self.root), note="it was open to other users of this machine")
+
+
+def _is_postgres(url: str) -> bool:
+    from starburst.store.engine import is_postgres  # noqa: PLC0415 - slow to import, and rarely needed
+
+    return is_postgres(url)
 
 
 def user_name(uid: int) -> str:

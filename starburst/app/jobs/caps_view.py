@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from starburst.app.jobs.serializers import Keys
+from starburst.app.jobs.job_keys import Keys
 from starburst.app.times import iso
 from starburst.core.model.budget_values import CapLedger, CapStatus
 from starburst.core.model.jobs import JobRecord

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone, tzinfo
 from functools import partial
 
-from starburst.app.jobs.serializers import Keys
+from starburst.app.jobs.job_keys import Keys
 from starburst.app.times import iso
 from starburst.domain.cron_schedule import ScheduleError, zone_of
 from starburst.domain.job import Submission, is_over

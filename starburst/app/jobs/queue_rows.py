@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from starburst.app.jobs.serializers import Keys
+from starburst.app.jobs.job_keys import Keys
 from starburst.app.wiring.stored import stored_config
 from starburst.domain.job import Phase
 from starburst.store.listings.pages import QueueScope, counts_by_queue
-from starburst.store.listings.queries import SUBMITTED
+from starburst.store.listings.row_types import SUBMITTED
 from starburst.store.store import Store
 
 PHASES = (SUBMITTED, *(phase.value for phase in Phase))

@@ -1,81 +1,21 @@
-"""Serializers: the keys of `-o json` and of the HTTP API, which are stable (docs/cli.md)."""
+"""Machines, nodes, offers and bills by the keys of `-o json` and of the HTTP API, stable (docs/cli.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
+from starburst.app.jobs.job_keys import Keys
 from starburst.app.times import iso
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.cloud import InstancePhase, Offer
-from starburst.domain.job import Phase
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from starburst.store.listings import queries
 from starburst.store.listings.costs import CostRow
-from starburst.store.listings.queries import DecisionRow, JobRow
 from starburst.store.store import Store
-
-if TYPE_CHECKING:
-    from starburst.core.views.explain import Explanation
-
-Keys = dict[str, object]
-
-
-def job_keys(row: JobRow) -> Keys:
-    """A job of a listing."""
-    return {
-        "id": row.id,
-        "name": row.name,
-        "user": row.user,
-        "queue": row.queue,
-        "need": row.need,
-        "phase": row.phase,
-        "site": row.site,
-        "runs_on": row.runs_on,
-        "attempt": row.attempt,
-        "submitted_at": iso(row.submitted_at),
-        "leaves_at": iso(row.deadline) if row.phase == Phase.QUEUED.value else None,
-        "started_at": iso(row.started_at),
-        "ended_at": iso(row.ended_at),
-        "exit_code": row.exit_code,
-        "message": row.message,
-        "cloud_cost_usd": row.cloud_micro_usd / 1_000_000,
-    }
-
-
-def story_keys(row: JobRow, sentence: str, story: Iterable[DecisionRow]) -> Keys:
-    """A job with its explanation and its decisions."""
-    decisions = [{"at": iso(d.at), "decision": d.kind, "reason": d.reason} for d in story]
-    return {**job_keys(row), "explanation": sentence, "decisions": decisions}
-
-
-def explanation_keys(told: Explanation) -> Keys:
-    """An explanation without the job's id."""
-    return {
-        "phase": told.phase,
-        "explanation": told.sentence,
-        "leaves_at": iso(told.leaves_at),
-        "position": told.position,
-        "cloud_cost_usd": None if told.cloud_cost is None else float(told.cloud_cost.dollars),
-        "offers": list(told.offers),
-    }
-
-
-def decision_keys(row: DecisionRow) -> Keys:
-    """A row of the decision log."""
-    return {
-        "seq": row.seq,
-        "at": iso(row.at),
-        "subject": row.subject,
-        "event": row.event,
-        "decision": row.kind,
-        "reason": row.reason,
-        "numbers": row.numbers,
-    }
 
 
 def cost_keys(by: str, row: CostRow) -> Keys:

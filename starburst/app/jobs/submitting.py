@@ -17,8 +17,8 @@ from starburst.app.config.sites import KubernetesConfig
 from starburst.app.errors import UserError
 from starburst.app.jobs import cron_jobs
 from starburst.app.jobs.dependencies import resolved
+from starburst.app.jobs.job_keys import Keys, explanation_keys
 from starburst.app.jobs.satisfiable import refuse_unsatisfiable
-from starburst.app.jobs.serializers import Keys, explanation_keys
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.app.reading import requests
 from starburst.app.reading.requests import ManifestTexts, ReadAnswer
@@ -34,7 +34,8 @@ from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, JobEdit, Phase, Submission, Submitter, is_over
 from starburst.domain.user import USER_IS, as_user, is_user
 from starburst.store.listings.pages import QueueScope
-from starburst.store.listings.queries import SUBMITTED, JobRow, ended
+from starburst.store.listings.queries import ended
+from starburst.store.listings.row_types import SUBMITTED, JobRow
 from starburst.store.store import Store
 from translator.manifests.arrays import members
 from translator.manifests.tenancy import rule

@@ -14,7 +14,7 @@ from starburst.app.logs.sites import LogFile, LogPart, LogPosition, LogWriter, f
 from starburst.domain.clock import Pace
 from starburst.domain.job import is_over
 from starburst.store.listings import queries
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 
 #: Wall seconds between two looks for new lines.

@@ -17,6 +17,7 @@ from starburst.domain.job import Site, Submission, is_over
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError, KubeCredentialsError
 from starburst.store.listings import queries
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 
 #: Wall seconds between looks for new pods and for the end of the job.
@@ -134,7 +135,7 @@ class _Reader:
                 await self._write("", None)
                 self._silent = False
 
-    async def look(self, row: queries.JobRow, *, final: bool) -> None:
+    async def look(self, row: JobRow, *, final: bool) -> None:
         """Write what is new; unless `final`, what comes next is written as it comes."""
         if final and self._streams:
             await asyncio.wait(self._streams.values(), timeout=DRAIN_S)
@@ -162,7 +163,7 @@ class _Reader:
             if final or (log.attempt, log.rank) not in alive:
                 await self._read_file(log, final=final)
 
-    async def _find_pods(self, row: queries.JobRow) -> list[PodLog]:
+    async def _find_pods(self, row: JobRow) -> list[PodLog]:
         try:
             return await find_pod_logs(
                 self._api,

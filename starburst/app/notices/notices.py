@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starburst.app.config.notify import NotifyRule
 from starburst.app.daemon.orphan_ledger import ReapedMachine
 from starburst.policy.caps import Cap
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.visible import visible
 
 #: Events by kind of decision.

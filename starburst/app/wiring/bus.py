@@ -12,7 +12,7 @@ from starburst.app.daemon.controller import Companion
 from starburst.app.daemon.progress_inbox import GangProgress
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
-from starburst.app.jobs.serializers import decision_keys, job_keys
+from starburst.app.jobs.job_keys import decision_keys, job_keys
 from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import shared
 from starburst.bus.hints import (

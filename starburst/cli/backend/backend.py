@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from starburst.app.jobs.serializers import InstanceRow, Keys
-from starburst.app.logs.sites import LogPart
-from starburst.app.reading.sources import ManifestText
-from starburst.domain.job import JobEdit
-from starburst.store.listings.costs import CostRow
-from starburst.store.listings.queries import DecisionRow, JobRow
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from starburst.app.jobs.job_keys import Keys
+    from starburst.app.jobs.serializers import InstanceRow
+    from starburst.app.logs.sites import LogPart
+    from starburst.app.reading.sources import ManifestText
+    from starburst.domain.job import JobEdit
+    from starburst.store.listings.costs import CostRow
+    from starburst.store.listings.row_types import DecisionRow, JobRow
 
 
-class Backend(Protocol):
-    """Operations of a Starburst. Jobs are named by id, name or unique prefix; times are scheduler seconds."""
+class JobLister(Protocol):
+    """The part of a `Backend` that lists jobs. Times are scheduler seconds."""
 
     @property
     def poll_s(self) -> float:
@@ -34,6 +37,10 @@ class Backend(Protocol):
         ids: Collection[str] | None = None,
     ) -> list[JobRow]:
         """Jobs in order of arrival."""
+
+
+class Backend(JobLister, Protocol):
+    """Operations of a Starburst. Jobs are named by id, name or unique prefix."""
 
     def job(self, text: str) -> JobRow:
         """One job."""

@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from starburst.app.errors import UserError
-from starburst.app.jobs.serializers import InstanceRow, Keys
+from starburst.app.jobs.job_keys import Keys
+from starburst.app.jobs.serializers import InstanceRow
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.app.times import iso
@@ -18,7 +19,7 @@ from starburst.client import Client, RefusedError, StarburstError
 from starburst.domain.job import JobEdit
 from starburst.domain.money import Money
 from starburst.store.listings.costs import CostRow
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 
 
 @contextmanager

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from starburst.app.config.home import Home
 from starburst.app.jobs.cron_jobs import STEER, cron_job_keys
-from starburst.app.jobs.serializers import InstanceRow, Keys, explanation_keys, instance_rows, node_keys
+from starburst.app.jobs.job_keys import Keys, explanation_keys
+from starburst.app.jobs.serializers import InstanceRow, instance_rows, node_keys
 from starburst.app.logs.job_log import read_log
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
@@ -17,7 +18,7 @@ from starburst.domain.job import OWNER, JobEdit
 from starburst.store import cron_jobs
 from starburst.store.listings import pages, queries
 from starburst.store.listings.costs import CostRow, costs
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.store.store import Store
 
 

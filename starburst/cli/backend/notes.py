@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from starburst.app.config.home import Home
-from starburst.app.leadership.status import is_shared, leader_of, scheduler_of
+from starburst.app.daemon.home_lock import LockHolder
 from starburst.cli.service.server import chosen
-from starburst.store.listings import queries
-from starburst.store.store import Store
+
+if TYPE_CHECKING:
+    from starburst.store.store import Store
 
 
 def now_of(store: Store) -> float:
     """The present on the scheduler's clock."""
+    from starburst.store.listings import queries  # noqa: PLC0415 - slow to import
+
     return queries.pace(store).scheduler_time(time.time())
 
 
@@ -37,13 +41,24 @@ def note_if_down(store: Store) -> None:
 
     Of several replicas the note names the one that leads.
     """
+    from starburst.app.leadership.status import (  # noqa: PLC0415 - slow to import
+        is_shared,
+        leader_of,
+        scheduler_of,
+    )
+
     home = Home.default()
     running, leader = scheduler_of(home, store), leader_of(store)
-    if running is None:
-        print(f"note: no starburst runs in {home.root}; start it with: starburst up", file=sys.stderr)
-    elif running.leader:
-        print(f"note: this starburst stands by; {running.leader} leads the cluster", file=sys.stderr)
+    note_if_no_leader(home, running)
     if leader is not None:
         print(f"note: {leader.holder} leads (epoch {leader.epoch})", file=sys.stderr)
     elif running is not None and is_shared(store):
         print("note: no starburst leads now; one that stands by takes over within 15 s", file=sys.stderr)
+
+
+def note_if_no_leader(home: Home, running: LockHolder | None) -> None:
+    """Print a note if no scheduler runs in a home, or if it stands by."""
+    if running is None:
+        print(f"note: no starburst runs in {home.root}; start it with: starburst up", file=sys.stderr)
+    elif running.leader:
+        print(f"note: this starburst stands by; {running.leader} leads the cluster", file=sys.stderr)

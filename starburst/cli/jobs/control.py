@@ -18,7 +18,7 @@ from starburst.cli.jobs.request_answers import RequestAnswer, tell
 from starburst.cli.jobs.selection import PHASES, Selection
 from starburst.cli.output import Format, OutputOption, say
 from starburst.domain.job import JobEdit, Phase, is_over
-from starburst.store.listings.queries import SUBMITTED, JobRow
+from starburst.store.listings.row_types import SUBMITTED, JobRow
 from translator.duration import seconds
 from translator.manifests.hints import MAX_DAYS, MAX_PRIORITY
 

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from starburst.app.jobs.serializers import Keys, cost_keys
+from starburst.app.jobs.job_keys import Keys
+from starburst.app.jobs.serializers import cost_keys
 from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing
 from starburst.core.model.decisions import usd

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from starburst.app.jobs.cron_jobs import KIND
-from starburst.app.jobs.serializers import Keys
+from starburst.app.jobs.job_keys import Keys
 from starburst.app.times import age, local_clock, local_heading
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend

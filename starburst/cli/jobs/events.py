@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from starburst.app.jobs.serializers import decision_keys
+from starburst.app.jobs.job_keys import decision_keys
 from starburst.app.times import local_clock, local_heading
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
@@ -15,7 +15,7 @@ from starburst.cli.completion import complete_jobs
 from starburst.cli.jobs.names import one_job
 from starburst.cli.output import Column, Format, Listing, OutputOption
 from starburst.domain.job import is_over
-from starburst.store.listings.queries import DecisionRow
+from starburst.store.listings.row_types import DecisionRow
 
 
 def events(

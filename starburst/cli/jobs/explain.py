@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from starburst.app.jobs.cron_jobs import KIND
-from starburst.app.jobs.serializers import Keys
+from starburst.app.jobs.job_keys import Keys
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.completion import complete_jobs
@@ -16,7 +16,7 @@ from starburst.cli.jobs.cronjobs import without_cron_jobs
 from starburst.cli.jobs.folding import array_title, phase_counts
 from starburst.cli.jobs.names import job_ids
 from starburst.cli.output import Format, OutputOption, print_data, say
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 
 
 def explain(

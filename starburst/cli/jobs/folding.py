@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from starburst.domain.job import Phase
-from starburst.store.listings.queries import SUBMITTED, JobRow
+from starburst.domain.phase import Phase
+from starburst.store.listings.row_types import SUBMITTED, JobRow
 
 ORDER = (SUBMITTED, *(phase.value for phase in Phase))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from starburst.app.errors import UserError
 from starburst.cli.backend.backend import Backend
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 
 _MEMBER = re.compile(r"(.+)\[([0-9]{1,6})\]")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from starburst.app.jobs.serializers import Keys
+from starburst.app.jobs.job_keys import Keys
 from starburst.cli.backend.session import open_backend
 from starburst.cli.output import Column, Format, Listing, OutputOption
 from starburst.domain.job import Phase

@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any
 
 from starburst.app.errors import UserError
-from starburst.cli.backend.backend import Backend
-from starburst.domain.job import Phase
-from starburst.store.listings.queries import SUBMITTED, JobRow
+from starburst.cli.backend.backend import JobLister
+from starburst.domain.phase import Phase
+from starburst.store.listings.row_types import SUBMITTED, JobRow
 from translator.duration import seconds
 
 PHASES = (SUBMITTED, *(phase.value for phase in Phase))
@@ -47,7 +47,7 @@ class Selection:
     since: float | None = None
     sort: SortKey | None = None
 
-    def rows(self, backend: Backend) -> list[JobRow]:
+    def rows(self, backend: JobLister) -> list[JobRow]:
         """The chosen jobs, sorted; in order of arrival without a sort key."""
         rows = [row for row in backend.jobs(phases=self.phases, user=self.user) if self._chooses(row)]
         if self.sort is SortKey.NEWEST:

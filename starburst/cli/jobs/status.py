@@ -11,20 +11,19 @@ from typing import Annotated
 
 import typer
 
-from starburst.app.jobs.serializers import job_keys, story_keys
+from starburst.app.jobs.job_keys import job_keys, story_keys
 from starburst.app.times import age, local_clock, local_heading
-from starburst.cli.backend.backend import Backend
+from starburst.cli.backend.backend import Backend, JobLister
 from starburst.cli.backend.notes import note_if_forgotten
-from starburst.cli.backend.session import open_backend
+from starburst.cli.backend.session import open_backend, open_lister
 from starburst.cli.completion import complete_jobs, complete_phases, complete_queues
 from starburst.cli.jobs.folding import folded
 from starburst.cli.jobs.names import job_ids
 from starburst.cli.jobs.selection import PHASES, Selection, SiteName, SortKey, check_phases, since_time
 from starburst.cli.output import Column, Format, Listing, OutputOption, dump, print_data, say
-from starburst.core.model.decisions import usd
-from starburst.domain.job import is_over
-from starburst.store.listings import queries
-from starburst.store.listings.queries import JobRow
+from starburst.domain.money import Money
+from starburst.domain.phase import is_over
+from starburst.store.listings.row_types import DecisionRow, JobRow
 
 WATCH_S = 0.5
 #: Rows of a table without `--limit`.
@@ -78,27 +77,39 @@ def status(
 ) -> None:
     """List jobs, or tell one job's story."""
     check_phases(phases or ())
-    with open_backend() as backend:
+    if job is not None:
+        with open_backend() as backend:
+            _note(backend, output)
+            _one(backend, job, output, watch=watch)
+        return
+    with open_lister() as backend:
         oldest = since_time(since, backend.now()) if since else None
         chosen = Selection(phases or (), user, queues or (), site, oldest, sort)
-        if output.for_people:
-            backend.note_if_down()
-            note_if_forgotten()
-        if job is not None:
-            rows = backend.named(job_ids(backend, [job]))
-            if len(rows) == 1:
-                _tell(backend, rows[0], output, watch=watch)
-            elif watch:
-                _watch(backend, lambda: backend.jobs(ids=[row.id for row in rows]), output)
-            else:
-                listing(backend.now()).print(rows, output)
-        elif watch:
+        _note(backend, output)
+        if watch:
             _watch(backend, lambda: chosen.rows(backend), output)
         else:
             _list(backend, chosen, output, limit)
 
 
-def _list(backend: Backend, chosen: Selection, output: Format, limit: int | None) -> None:
+def _note(backend: JobLister, output: Format) -> None:
+    if output.for_people:
+        backend.note_if_down()
+        note_if_forgotten()
+
+
+def _one(backend: Backend, name: str, output: Format, *, watch: bool) -> None:
+    """Print all about one job, or the jobs of an array."""
+    rows = backend.named(job_ids(backend, [name]))
+    if len(rows) == 1:
+        _tell(backend, rows[0], output, watch=watch)
+    elif watch:
+        _watch(backend, lambda: backend.jobs(ids=[row.id for row in rows]), output)
+    else:
+        listing(backend.now()).print(rows, output)
+
+
+def _list(backend: JobLister, chosen: Selection, output: Format, limit: int | None) -> None:
     """Print the chosen jobs: for people the newest, with a row per array, and how many more there are."""
     if not output.for_people:
         rows = chosen.rows(backend)
@@ -127,6 +138,9 @@ def listing(now: float) -> Listing[JobRow]:
     def leaves(row: JobRow) -> str:
         return "" if row.deadline is None or row.phase != "queued" else clock(row.deadline)
 
+    def bill(row: JobRow) -> str:
+        return str(Money(row.cloud_micro_usd)) if row.cloud_micro_usd else ""
+
     return Listing(
         kind="job",
         name=lambda row: row.id,
@@ -138,7 +152,9 @@ def listing(now: float) -> Listing[JobRow]:
             Column("ON", lambda row: row.runs_on, narrow="cut"),
             Column("FOR", span, right=True),
             Column("LEAVES", leaves, right=True),
-            Column("BILL", lambda row: usd(row.cloud_micro_usd) if row.cloud_micro_usd else "", right=True),
+            Column(
+                "BILL", lambda row: str(Money(row.cloud_micro_usd)) if row.cloud_micro_usd else "", right=True
+            ),
             Column("NEEDS", lambda row: row.need, wide=True, narrow="fold"),
             Column("USER", lambda row: row.user, wide=True),
             Column("QUEUE", lambda row: row.queue, wide=True),
@@ -151,7 +167,7 @@ def listing(now: float) -> Listing[JobRow]:
     )
 
 
-def _watch(backend: Backend, look: Callable[[], list[JobRow]], output: Format) -> None:
+def _watch(backend: JobLister, look: Callable[[], list[JobRow]], output: Format) -> None:
     """Redraw the listing on a terminal, or print a line per change; ends with Ctrl-C."""
     if output.for_people and sys.stdout.isatty():
         _redraw(backend, look, output)
@@ -165,7 +181,7 @@ def _watch(backend: Backend, look: Callable[[], list[JobRow]], output: Format) -
         time.sleep(max(WATCH_S, backend.poll_s))
 
 
-def _redraw(backend: Backend, look: Callable[[], list[JobRow]], output: Format) -> None:
+def _redraw(backend: JobLister, look: Callable[[], list[JobRow]], output: Format) -> None:
     from rich.console import Group  # noqa: PLC0415 - slow to import, and rarely needed
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -210,7 +226,7 @@ def _tell(backend: Backend, row: JobRow, output: Format, *, watch: bool) -> None
             print(dump(job_keys(row), output))
 
 
-def _print_story(backend: Backend, story: list[queries.DecisionRow]) -> None:
+def _print_story(backend: Backend, story: list[DecisionRow]) -> None:
     clock = local_clock(backend.now())
     for decision in story:
         say(f"  {clock(decision.at):>8}  {decision.reason}")

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from starburst.app.errors import UserError
-from starburst.app.jobs.serializers import Keys
+from starburst.app.jobs.job_keys import Keys
 from starburst.app.logs.sites import LogPart
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend

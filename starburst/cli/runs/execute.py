@@ -31,7 +31,7 @@ from starburst.clouds.sky.runs.whereabouts import login_of
 from starburst.domain.job import Phase, Site
 from starburst.runs.attempt_dir import AttemptDir, RankDir
 from starburst.runs.supervisor.enter import EnterError, enter
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 from starburst.store.user_requests import note_entry
 

@@ -17,7 +17,7 @@ from starburst.cli.completion import complete_jobs
 from starburst.cli.jobs.names import one_job
 from starburst.cli.jobs.selection import since_time
 from starburst.cli.output import say
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.visible import LogFilter
 
 

@@ -17,7 +17,7 @@ from starburst.cli.jobs.status import listing
 from starburst.cli.output import Format, say
 from starburst.domain.job import Phase
 from starburst.domain.money import Money
-from starburst.store.listings.queries import SUBMITTED, JobRow
+from starburst.store.listings.row_types import SUBMITTED, JobRow
 
 EVERY_S = 2.0
 SHOWN = (SUBMITTED, *(phase.value for phase in Phase if not phase.is_end))

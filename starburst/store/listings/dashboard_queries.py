@@ -19,7 +19,7 @@ from starburst.domain.job import Phase, Site
 from starburst.domain.node import Node
 from starburst.store import codec
 from starburst.store import schema as t
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES, LIVE_JOBS
 
 QUEUED = Phase.QUEUED.value

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, func, literal, select
 
 from starburst.store import schema as t
 from starburst.store.listings.dashboard_queries import MOST_HITS, words_in
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 
 #: Columns that a list can be sorted by; those of times and bills begin with the largest.
 SORTS = {

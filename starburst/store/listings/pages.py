@@ -14,7 +14,7 @@ from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.listings import queries
-from starburst.store.listings.queries import SUBMITTED, DecisionRow, JobRow
+from starburst.store.listings.row_types import SUBMITTED, DecisionRow, JobRow
 from starburst.store.rows import chunks
 from starburst.store.store import Store
 

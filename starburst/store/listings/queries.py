@@ -1,7 +1,4 @@
-"""Listings: frozen rows whose field names are the keys of `-o json`. They read columns, not whole records.
-
-Times are scheduler seconds, amounts micro-dollars; null means not applicable (deadline: never).
-"""
+"""Listings: frozen rows. They read columns, not whole records."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, case, func, select, union_all
+from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, func, select, text, union_all
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.instance_record import InstanceRecord
@@ -22,54 +19,13 @@ from starburst.domain.node import Node
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError, RolledUpError
+from starburst.store.listings import job_rows
+from starburst.store.listings.row_types import SUBMITTED, DecisionRow, JobRow
 from starburst.store.rows import chunks
 from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES, LIVE_JOBS, Store
 
-#: Phase of a job that the scheduler has not taken up yet.
-SUBMITTED = "submitted"
-
 #: Newest jobs that a misspelt name is compared with.
 GUESS_AMONG = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """A job in a listing."""
-
-    id: str
-    name: str
-    user: str
-    queue: str
-    need: str
-    phase: str
-    submitted_at: float
-    #: Order of arrival; None until the scheduler takes the job up.
-    seq: int | None = None
-    site: str | None = None
-    #: Nodes or instances of its present or last run.
-    runs_on: str = ""
-    attempt: int = 0
-    deadline: float | None = None
-    started_at: float | None = None
-    ended_at: float | None = None
-    exit_code: int | None = None
-    message: str = ""
-    cloud_micro_usd: int = 0
-    #: Instances that the job pays for and that have not ended yet.
-    open_bills: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionRow:
-    """A line of the decision log."""
-
-    seq: int
-    at: float
-    subject: str
-    event: str
-    kind: str
-    reason: str
-    numbers: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +61,6 @@ class PhaseCounts:
     instances: dict[str, int]
 
 
-#: Null where the cloud has no offers: no job leaves then.
-_HAS_NO_OFFERS = select(t.facts.c.body == "[]").where(t.facts.c.key == "offers").scalar_subquery()
-_DEADLINE = case((_HAS_NO_OFFERS, None), else_=t.jobs.c.deadline).label("deadline")
-_JOB_COLUMNS = [_DEADLINE if name == "deadline" else t.jobs.c[name] for name in JobRow.__dataclass_fields__]
 _REQUESTED = t.requests.c.kind == "submit"
 
 
@@ -121,22 +73,8 @@ def jobs(
     limit: int | None = None,
 ) -> list[JobRow]:
     """Jobs in order of arrival, those not yet taken up last; `limit` keeps the newest."""
-    taken: list[ColumnElement[bool]] = [t.jobs.c.phase.in_(phases)] if phases else []
-    asked: list[ColumnElement[bool]] = []
-    if user is not None:
-        taken.append(t.jobs.c.user == user)
-        asked.append(t.requests.c.user == user)
-    found: list[JobRow] = []
     with store.read() as conn:
-        for some in [None] if ids is None else chunks(list(ids)):
-            which_taken = [] if some is None else [t.jobs.c.id.in_(some)]
-            which_asked = [] if some is None else [t.requests.c.job_id.in_(some)]
-            if not phases or SUBMITTED in phases:
-                found += _requested(conn, [*asked, *which_asked], limit)
-            found += _taken_up(conn, [*taken, *which_taken], limit)
-    found.reverse()
-    found.sort(key=lambda row: (row.seq is None, row.submitted_at if row.seq is None else row.seq))
-    return found if limit is None else found[max(0, len(found) - limit) :]
+        return job_rows.jobs(_asker(conn), phases=phases, user=user, ids=ids, limit=limit)
 
 
 def job(store: Store, text: str) -> JobRow:
@@ -157,12 +95,11 @@ def job(store: Store, text: str) -> JobRow:
             if len(ids) > 1:
                 raise AmbiguousJobError(text, ids)
             if ids:
-                found = _taken_up(conn, [t.jobs.c.id == ids[0]], 1)
-                return (found or _requested(conn, [t.requests.c.job_id == ids[0]], 1))[0]
+                return job_rows.jobs(_asker(conn), ids=ids)[0]
         past = conn.scalar(select(t.history.c.phase).where(t.history.c.id == text))
         if past is not None:
             raise RolledUpError(text, past)
-        newest = [*_requested(conn, [], GUESS_AMONG), *_taken_up(conn, [], GUESS_AMONG)]
+        newest = job_rows.jobs(_asker(conn), limit=GUESS_AMONG)[::-1]
     words = dict.fromkeys(word for row in newest for word in (row.id, row.name))
     raise JobNotFoundError(text, get_close_matches(text, words))
 
@@ -275,7 +212,7 @@ def offers(store: Store) -> tuple[Offer, ...]:
 def pace(store: Store) -> Pace:
     """The scheduler's clock; the wall clock in a new store."""
     with store.read() as conn:
-        return _pace(conn)
+        return job_rows.pace(_asker(conn))
 
 
 def summary(store: Store) -> PhaseCounts:
@@ -293,31 +230,15 @@ def at_work(store: Store) -> bool:
     return not (machines.isdisjoint(LIVE_INSTANCES) and jobs.isdisjoint(ALIVE_JOBS))
 
 
-def _taken_up(conn: Connection, conditions: list[ColumnElement[bool]], limit: int | None) -> list[JobRow]:
-    """Stored jobs, newest first."""
-    order = (t.jobs.c.submitted_at.desc(), t.jobs.c.seq.desc())
-    chosen = select(*_JOB_COLUMNS).where(*conditions).order_by(*order).limit(limit)
-    return [JobRow(*row) for row in conn.execute(chosen)]
-
-
-def _requested(conn: Connection, conditions: list[ColumnElement[bool]], limit: int | None) -> list[JobRow]:
-    """Jobs not yet taken up, newest first."""
-    r = t.requests.c
-    chosen = select(r.job_id, r.name, r.user, r.queue, r.need, r.created_at).where(_REQUESTED, *conditions)
-    found = conn.execute(chosen.order_by(r.seq.desc()).limit(limit)).all()
-    pace = _pace(conn)
-    return [JobRow(*row[:5], SUBMITTED, pace.scheduler_time(row[5])) for row in found]
+def _asker(conn: Connection) -> job_rows.Ask:
+    """Runs statements in plain SQL on a connection."""
+    return lambda statement, values: conn.execute(text(statement), values).all()
 
 
 def _document(store: Store, key: str, kind: type[codec.T]) -> codec.T | None:
     with store.read() as conn:
         body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == key))
     return None if body is None else codec.decode(kind, body)
-
-
-def _pace(conn: Connection) -> Pace:
-    clock = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "clock"))
-    return codec.decode(Pace, clock) if clock else Pace()
 
 
 def _past(record: JobRecord) -> PastJob:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 
 QUEUE, CLOUD = "queue", "cloud"
 #: Possible distances of ticks, seconds.

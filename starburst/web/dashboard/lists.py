@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starburst.store.listings import pages, queries
 from starburst.store.listings.dashboard_queries import MOST_HITS
 from starburst.store.listings.job_list import SORTS, JobChoice, listed
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.web.context import AppContext
 from starburst.web.dashboard.answers import missing, page, signed_in
 from starburst.web.dashboard.overview import PHASES

@@ -20,7 +20,7 @@ from starburst.store import counters
 from starburst.store.listings import dashboard_queries as board
 from starburst.store.listings import queries
 from starburst.store.listings.dashboard_queries import PlacedJob, QueuedJob
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import SUBMITTED, DecisionRow, JobRow
 from starburst.store.store import Store
 from starburst.web import aggregates
 from starburst.web.aggregates import SpendingLimit, WaitBudget
@@ -36,7 +36,7 @@ WAITERS, NODES, MACHINES, DECISIONS, JOBS = 40, 48, 48, 40, 80
 CELLS = 64
 #: Colours that distinguish jobs; the style sheet defines as many.
 COLOURS = 10
-PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
+PHASES = (SUBMITTED, *(phase.value for phase in Phase))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def overview(app_context: AppContext, computed: Computed, asked: JobFilter) -> O
     rivals = () if comparison is None else comparison.machines
     history = computed.histories.ask(now, day, config.policy.budget_percent / 100, rivals)
     decisions = queries.decisions(store, last=DECISIONS)[::-1]
-    fresh = queries.jobs(store, phases=(queries.SUBMITTED,), limit=JOBS)[::-1]
+    fresh = queries.jobs(store, phases=(SUBMITTED,), limit=JOBS)[::-1]
     said = app_context.scheduler()
     with store.read() as conn:
         holders, nodes = board.placed_jobs(conn), board.nodes(conn)
@@ -206,7 +206,7 @@ def _search(
     """The newest matching jobs, those not yet taken up by the scheduler first, and the number of matches."""
     words = asked.text.lower().split()
     new = [row for row in fresh if all(_has(row, word) for word in words)]
-    if asked.phase == queries.SUBMITTED:
+    if asked.phase == SUBMITTED:
         rows, hits = new, len(new)
     else:
         old, hits = board.search(conn, asked.text, (asked.phase,) if asked.phase else (), JOBS)

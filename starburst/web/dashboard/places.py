@@ -11,7 +11,7 @@ from starburst.domain.money import Money
 from starburst.store.listings import dashboard_queries as board
 from starburst.store.listings import queries
 from starburst.store.listings.job_list import JobChoice, listed
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.web.context import AppContext
 from starburst.web.dashboard.answers import missing, page, signed_in
 from starburst.web.dashboard.overview import NodeBox, machine_boxes, node_boxes

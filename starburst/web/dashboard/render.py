@@ -16,7 +16,7 @@ from starburst.core.views.explain import Explanation
 from starburst.domain.job import Submission
 from starburst.domain.money import Money
 from starburst.policy.waiting import hours
-from starburst.store.listings.queries import DecisionRow, JobRow
+from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.web.dashboard.gantt import Gantt
 from starburst.web.dashboard.overview import PHASES, Overview
 

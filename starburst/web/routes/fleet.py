@@ -10,11 +10,11 @@ from fastapi.responses import JSONResponse
 
 from starburst import __version__
 from starburst.app.jobs.caps_view import cap_rows
+from starburst.app.jobs.job_keys import decision_keys
 from starburst.app.jobs.queue_rows import queue_rows
 from starburst.app.jobs.serializers import (
     InstanceRow,
     cost_keys,
-    decision_keys,
     instance_keys,
     instance_rows,
     node_keys,

@@ -11,12 +11,12 @@ from fastapi.responses import JSONResponse
 
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
-from starburst.app.jobs.serializers import Keys, decision_keys, explanation_keys, job_keys, story_keys
+from starburst.app.jobs.job_keys import Keys, decision_keys, explanation_keys, job_keys, story_keys
 from starburst.core.views.explain import Explanation
 from starburst.domain.job import JobEdit, Phase, Submission
 from starburst.domain.user import MAX_USER
 from starburst.store.listings import pages, queries
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import SUBMITTED, JobRow
 from starburst.store.store import Store
 from starburst.store.tokens import Role
 from starburst.web.dependencies import RequestContext, SubmitterContext, ViewerContext
@@ -27,7 +27,7 @@ from translator.manifests.hints import MAX_DAYS, MAX_PRIORITY
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
-PHASES = (queries.SUBMITTED, *(phase.value for phase in Phase))
+PHASES = (SUBMITTED, *(phase.value for phase in Phase))
 #: Ids per request.
 MOST_IDS = 100
 

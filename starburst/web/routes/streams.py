@@ -18,7 +18,7 @@ from starburst.aio import TaskSet
 from starburst.app.logs.job_log import read_log, refuse_unknown
 from starburst.app.logs.sites import LogPart, LogPosition
 from starburst.store.listings import pages
-from starburst.store.listings.queries import JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.web.dependencies import RequestContext, ViewerContext
 from starburst.web.routes.jobs import JobText
 
