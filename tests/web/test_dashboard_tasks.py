@@ -120,7 +120,8 @@ def test_find_the_jobs_of_a_user_and_sort_them(noon: Place) -> None:
     job = first(noon, "succeeded")
     with noon.page(f"/jobs/{job.id}") as page:
         page.get_by_role("link", name=job.user, exact=True).click()
-        heading(page, f"user {job.user}")
+        heading(page, f"User {job.user}")
+        page.get_by_role("link", name="sort, more").click()
         page.get_by_role("columnheader", name="Bill").get_by_role("link").click()
         expect(page.get_by_role("columnheader", name="Bill")).to_have_attribute("aria-sort", "descending")
         bills = [row.cloud_micro_usd for row in queries.jobs(noon.lively.app_context.store, user=job.user)]

@@ -69,7 +69,7 @@ class CapsPanel:
 
 def caps_panel(standings: Sequence[CapStatus], now: float) -> CapsPanel:
     """Caps for everybody in the order of the config, then other caps that are nearly reached, worst first."""
-    lines = [_line(standing, now) for standing in standings]
+    lines = cap_lines(standings, now)
     ours = [line for line in lines if _is_on_all(line)]
     others = [line for line in lines if not _is_on_all(line)]
     near = [line for line in others if line.state != "open"]
@@ -77,6 +77,11 @@ def caps_panel(standings: Sequence[CapStatus], now: float) -> CapsPanel:
     shown = [*ours, *near][:SHOWN]
     day = next((line for line in ours if line.cap.per == "day"), None)
     return CapsPanel(shown, len(ours) + len(near) - len(shown), len(others) - len(near), day)
+
+
+def cap_lines(standings: Sequence[CapStatus], now: float) -> list[CapRow]:
+    """All caps in the order of the config."""
+    return [_line(standing, now) for standing in standings]
 
 
 def _line(standing: CapStatus, now: float) -> CapRow:

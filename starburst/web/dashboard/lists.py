@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated
 from urllib.parse import urlencode
@@ -14,7 +15,7 @@ from starburst.store.listings.job_list import SORTS, JobChoice, listed
 from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.web.context import AppContext
 from starburst.web.dashboard.answers import missing, page, signed_in
-from starburst.web.dashboard.overview import PHASES
+from starburst.web.dashboard.overview import PHASES, owed_by_job
 from starburst.web.dashboard.render import draw_page
 
 #: Rows of a page.
@@ -31,6 +32,8 @@ class JobList:
     rows: list[JobRow]
     hits: int
     number: int
+    #: Micro-dollars by job for machines that have not ended.
+    owed: Mapping[str, int]
 
     @property
     def title(self) -> str:
@@ -81,7 +84,8 @@ def lists(app_context: AppContext) -> APIRouter:
     def jobs_of(choice: JobChoice, number: int) -> JobList:
         with app_context.store.read() as conn:
             rows, hits = listed(conn, choice, ROWS, (number - 1) * ROWS)
-        return JobList(choice, rows, hits, number)
+            owed = owed_by_job(queries.machines(conn), app_context.now())
+        return JobList(choice, rows, hits, number, owed)
 
     @router.get("/jobs")
     def jobs(

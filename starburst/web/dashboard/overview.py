@@ -196,7 +196,7 @@ def overview(app_context: AppContext, computed: Computed, asked: JobFilter) -> O
             jobs=shown,
             hits=hits,
             history=history,
-            owed=_owed(records, now),
+            owed=owed_by_job(records, now),
         )
 
 
@@ -225,7 +225,8 @@ def _today(conn: Connection, machines: Sequence[InstanceRecord], now: float) -> 
     return Money(board.ended_since(conn, since) + board.running_since(machines, since, now))
 
 
-def _owed(machines: Sequence[InstanceRecord], now: float) -> Counter[str]:
+def owed_by_job(machines: Sequence[InstanceRecord], now: float) -> Counter[str]:
+    """Micro-dollars that jobs owe for machines that have not ended, up to now."""
     owed = Counter[str]()
     for machine in machines:
         owed.update(machine.shares(now))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
@@ -14,7 +14,7 @@ from starburst.store.listings.job_list import JobChoice, listed
 from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.web.context import AppContext
 from starburst.web.dashboard.answers import missing, page, signed_in
-from starburst.web.dashboard.overview import NodeBox, machine_boxes, node_boxes
+from starburst.web.dashboard.overview import NodeBox, machine_boxes, node_boxes, owed_by_job
 from starburst.web.dashboard.render import draw_page
 
 #: Jobs and decisions on a page.
@@ -34,6 +34,8 @@ class PlacePage:
     jobs: Sequence[JobRow]
     hits: int
     decisions: Sequence[DecisionRow]
+    #: Micro-dollars by job for machines that have not ended.
+    owed: Mapping[str, int]
 
 
 def places(app_context: AppContext) -> APIRouter:
@@ -64,9 +66,10 @@ def _node(app_context: AppContext, name: str) -> PlacePage | None:
             return None
         (box,) = node_boxes(found, board.placed_jobs(conn))
         jobs, hits = listed(conn, JobChoice(on=name), JOBS)
+        owed = owed_by_job(queries.machines(conn), app_context.now())
     labels = ", ".join(f"{key}={value}" for key, value in found[0].labels)
     facts = [("Has", str(found[0].capacity)), ("Labels", labels or "none")]
-    return PlacePage(name, "node", box, facts, jobs, hits, _decided(app_context, name))
+    return PlacePage(name, "node", box, facts, jobs, hits, _decided(app_context, name), owed)
 
 
 def _machine(app_context: AppContext, name: str) -> PlacePage | None:
@@ -78,6 +81,7 @@ def _machine(app_context: AppContext, name: str) -> PlacePage | None:
         record = records[0]
         boxes = machine_boxes(records, board.placed_jobs(conn), now) if record.ended_at is None else []
         jobs, hits = listed(conn, JobChoice(on=name), JOBS)
+        owed = owed_by_job(queries.machines(conn), now)
     facts = [
         ("Offer", record.offer.title),
         ("Phase", record.phase.value),
@@ -85,9 +89,8 @@ def _machine(app_context: AppContext, name: str) -> PlacePage | None:
         ("Price", f"{record.rate}/h"),
         ("Cost", str(Money(record.cost(now).micro_usd))),
     ]
-    return PlacePage(
-        name, "machine", boxes[0].box if boxes else None, facts, jobs, hits, _decided(app_context, name)
-    )
+    box = boxes[0].box if boxes else None
+    return PlacePage(name, "machine", box, facts, jobs, hits, _decided(app_context, name), owed)
 
 
 def _decided(app_context: AppContext, name: str) -> list[DecisionRow]:

@@ -32,6 +32,8 @@ class JobStory:
     decisions: Sequence[DecisionRow]
     gantt: Gantt
     submission: Submission | None
+    #: Micro-dollars that it owes for machines that have not ended.
+    owed: int = 0
 
     @property
     def array(self) -> str:

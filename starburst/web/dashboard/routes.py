@@ -14,8 +14,9 @@ from starburst.web.dashboard import render
 from starburst.web.dashboard.answers import missing, page, signed_in
 from starburst.web.dashboard.budgets import BudgetReplayCache
 from starburst.web.dashboard.gantt import draw
+from starburst.web.dashboard.groups import groups
 from starburst.web.dashboard.lists import lists
-from starburst.web.dashboard.overview import PHASES, Computed, JobFilter, overview
+from starburst.web.dashboard.overview import PHASES, Computed, JobFilter, overview, owed_by_job
 from starburst.web.dashboard.places import places
 
 #: Newest decisions shown per job.
@@ -63,6 +64,7 @@ def dashboard(app_context: AppContext) -> APIRouter:
         return drawn_budgets("budget_parts.html", request, 0.0)
 
     router.include_router(lists(app_context))
+    router.include_router(groups(app_context))
     router.include_router(places(app_context))
     return router
 
@@ -86,5 +88,7 @@ def _of_job(
     told = app_context.snapshots.explanation(row, decided=story[-1].seq if story else 0)
     submission = app_context.store.submission(row.id)
     up = app_context.scheduler() is not None
-    html = draw_page(render.JobStory(now, up, row, told, story, draw(row, story, now), submission))
+    owed = owed_by_job(queries.instance_records(app_context.store), now)[row.id] if row.open_bills else 0
+    chart = draw(row, story, now)
+    html = draw_page(render.JobStory(now, up, row, told, story, chart, submission, owed))
     return page(request, html)
