@@ -42,6 +42,8 @@ class Trace:
     max_wait_h: Floats | None = None
     #: Under the order "priority", jobs of higher priority come first; 0 if None.
     priority: Ints | None = None
+    #: What figures call it; "" if it has no name.
+    name: str = ""
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -8,6 +8,7 @@ import numpy as np
 
 from sim.outcomes import Outcomes
 from sim.reports.gantt import Span, WaitSpan, gantt
+from sim.reports.title import title_of
 from sim.spec import Spec
 from sim.trace import Trace
 from starburst.domain.node import Node
@@ -58,13 +59,14 @@ def picture(trace: Trace, outcomes: Outcomes, spec: Spec) -> str:
         if visit.end_h * HOUR_S > left_s
     ]
     facts = [
+        spec.title,
         f"hours {begin:.1f} to {end:.1f} of the trace",
         f"{len(nodes)} of {spec.nodes} nodes",
         f"{len(rows)} of {len(visits)} runs that begin in the cloud",
         *["dashed: stopped to come home"] * any(visit.cut for visit in rows),
         "grey: came before",
     ]
-    return gantt(spec.title, " · ".join(facts), spans, waits, list(nodes.values()))
+    return gantt(title_of(trace, [spec]), " · ".join(facts), spans, waits, list(nodes.values()))
 
 
 def _times(trace: Trace, outcomes: Outcomes, spec: Spec) -> tuple[float, float]:

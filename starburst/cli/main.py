@@ -83,16 +83,28 @@ class Subcommands(Mapping[str, Any]):
             raise KeyError(name)
         module = import_module(f"starburst.cli.{COMMANDS[name]}")
         if hasattr(module, "app"):
-            return typer.main.get_command(module.app)
+            return _plain(typer.main.get_command(module.app))
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         alone.command(name)(getattr(module, name.replace("-", "_")))
-        return typer.main.get_command(alone)
+        return _plain(typer.main.get_command(alone))
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
 
     def __len__(self) -> int:
         return len(COMMANDS)
+
+
+def _plain(command: Any) -> Any:
+    """The command; its help shows the types of values without those of Python: <str>, not <list[str]>."""
+    for part in getattr(command, "commands", {}).values():
+        _plain(part)
+    for param in command.params:
+        shown = param.display_type
+        param.display_type = lambda ctx, shown=shown: (
+            shown(ctx).replace("<list[", "<").replace("]>", ">").replace(" range>", ">")
+        )
+    return command
 
 
 class LazyGroup(TyperGroup):

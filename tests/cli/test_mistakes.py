@@ -165,6 +165,14 @@ def test_config_schema_is_json(cli):
     assert json.loads(cli("config", "schema").out)["title"] == "Config"
 
 
+@pytest.mark.parametrize(("command", "shown"), [("submit", "<str>"), ("logs", "<int>"), ("token", "<str>")])
+def test_help_shows_types_without_the_words_of_python(cli, command, shown):
+    told = cli(*([command, "create"] if command == "token" else [command]), "--help").out
+    assert shown in told
+    assert "list[" not in told
+    assert " range>" not in told
+
+
 def test_help_names_every_command(cli):
     told = cli("--help").out
     for command in main.COMMANDS:

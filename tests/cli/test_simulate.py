@@ -155,6 +155,8 @@ def test_outcomes_tell_every_job(cli, jobs, tmp_path):
 def test_one_simulation_leaves_its_schedule_as_a_picture(cli, jobs, tmp_path):
     assert cli("simulate", jobs, *CLUSTER, "--out", tmp_path / "out").code == 0
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["gantt.svg", "outcomes.csv"]
+    picture = (tmp_path / "out" / "gantt.svg").read_text()
+    assert re.search(r">jobs\.csv: \d+ jobs on \d+ × \d+ GPUs</text>", picture)
 
 
 def test_a_sweep_is_a_table_and_figures(cli, jobs, tmp_path):

@@ -30,7 +30,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/dashboard/overview", "/?q=many-00 u7", "/?phase=queued", "/jobs/many-05000", "/metrics"]
+    "path",
+    [
+        "/",
+        "/dashboard/overview",
+        "/?q=many-00 u7",
+        "/?phase=queued",
+        "/jobs/many-05000",
+        "/users/u7",
+        "/metrics",
+    ],
 )
 def test_an_answer_is_small_and_takes_no_fifth_of_a_second(client: httpx.Client, path: str) -> None:
     took_s = []

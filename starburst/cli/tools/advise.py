@@ -12,6 +12,7 @@ import typer
 
 from sim.reports.advice import BUDGETS
 from sim.reports.figures import require_matplotlib, write_figures
+from sim.reports.title import title_of
 from sim.spec import CHOICES, Spec, option
 from sim.sweep import sweeps
 from starburst.app.errors import UserError
@@ -27,7 +28,6 @@ from starburst.cli.tools.traces import (
     jobs_of,
     make_directory,
     tell,
-    title_of,
 )
 from starburst.core.model.settings import Settings
 from starburst.domain.node import Node
@@ -125,7 +125,7 @@ def advise(options: AdviseOptions) -> None:
     with at_work(f"simulating {sum(map(len, traces)):,} jobs") as progress:
         grids = sweeps([(trace, spec) for trace in traces], [BUDGETS], on=options.on, progress=progress)
     if out is not None:
-        write_figures(grids[0], out, title_of(names[0], traces[0], [spec]))
+        write_figures(grids[0], out, title_of(traces[0], [spec]))
     for name, trace in zip(names, traces, strict=True):
         if len(trace) < FEW_JOBS:
             few = (

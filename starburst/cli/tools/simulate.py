@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sim.bound.best_possible import Yardstick
 from sim.reports.figures import require_matplotlib, write_figures
+from sim.reports.title import title_of
 from sim.reports.window import picture
 from sim.run import run
 from sim.spec import Spec
@@ -16,7 +17,7 @@ from starburst.cli.tools.options import command, typed
 from starburst.cli.tools.packed import simulate_packed_cloud
 from starburst.cli.tools.simulate_options import SimulateOptions
 from starburst.cli.tools.simulate_report import outcomes_csv, points_csv, points_listing, summary
-from starburst.cli.tools.traces import at_work, jobs_of, make_directory, title_of, write
+from starburst.cli.tools.traces import at_work, jobs_of, make_directory, write
 
 
 @command(SimulateOptions)
@@ -85,5 +86,5 @@ def _grid(options: SimulateOptions, spec: Spec, texts: list[str]) -> None:
     listing = points_listing(points)
     if options.out is not None:
         write("--out", options.out / "results.csv", points_csv(points))
-        write_figures(points, options.out, title_of(options.jobs, trace, [cell for _, cell in cells]))
+        write_figures(points, options.out, title_of(trace, [cell for _, cell in cells]))
     listing.print(points, options.output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -60,13 +61,14 @@ def jobs_of(file: str | None, *, history: bool, specs: Sequence[Spec]) -> Trace:
             past = queries.past_jobs(store)
         if not past:
             raise UserError("--history: no job has finished here yet; give JOBS, a trace")
-        return fitting("--history", from_records(past), specs)
+        return fitting("--history", replace(from_records(past), name="finished jobs of this home"), specs)
     found = read(file)
     tell(found.notes)
+    trace = replace(found.trace, name="generated jobs" if "{" in file else Path(file).name)
     if found.published:
-        return fitting(file, found.trace, specs)
-    check_all(found.trace, specs)
-    return found.trace
+        return fitting(file, trace, specs)
+    check_all(trace, specs)
+    return trace
 
 
 def check_all(trace: Trace, specs: Sequence[Spec]) -> None:
@@ -91,15 +93,6 @@ def tell(notes: Iterable[str]) -> None:
     """Notes on standard error."""
     for note in notes:
         print(visible(f"note: {note}"), file=sys.stderr)
-
-
-def title_of(file: str | None, trace: Trace, specs: list[Spec]) -> str:
-    """The title of a figure: which jobs, and on which cluster."""
-    given = "finished jobs of this home" if file is None else Path(file).name
-    name = "generated jobs" if "{" in given else given
-    sizes = {f"{spec.nodes} × {spec.gpus_per_node} GPUs" for spec in specs}
-    cluster = "several clusters" if len(sizes) > 1 else min(sizes)
-    return f"{name}: {len(trace):,} jobs on {cluster}"
 
 
 def make_directory(out: Path) -> None:
