@@ -23,6 +23,7 @@ FAST = [
     "tests/runs",
     "tests/test_iterator.py",
     "tests/test_aio.py",
+    "tests/test_aio_threads.py",
 ]
 ASK = "import sys; print(*sys.version_info[:2])"
 

@@ -6,122 +6,29 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from itertools import count, pairwise
+from collections.abc import Collection
+from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import Engine
-from structlog.testing import capture_logs
 
-from starburst.aio import running
 from starburst.app.config.home import Home
 from starburst.app.daemon import controller as controller_module
-from starburst.app.daemon.controller import REAP_S, Controller, Surroundings
-from starburst.app.daemon.observers import StepObserver
+from starburst.app.daemon.controller import REAP_S
 from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.performer import TRIES
-from starburst.app.daemon.shortages import ShortageRetry
-from starburst.core.model.events import NodesChanged
-from starburst.core.model.settings import Settings
-from starburst.core.views.restoring import restore
-from starburst.core.views.validate import InvariantError
-from starburst.domain.clock import Pace
-from starburst.domain.job import Job, Site, Submission, Workload
+from starburst.domain.job import Site
 from starburst.runs.ports import Report, Run
 from starburst.store.listings import queries
-from starburst.store.listings.row_types import SUBMITTED
-from starburst.store.store import Step, Store
-from tests.app.fakes import FakeSite, Hook, World
+from tests.app.fakes import FakeSite, World
+from tests.app.life import SETTINGS, a_world, living
 from tests.app.virtual import run, wall
-from tests.builders import job, nodes, offer
-
-T = TypeVar("T")
-
-#: Jobs wait five seconds and never come home.
-SETTINGS = Settings(waiting="constant", factor=5.0, returns="never", offer_pause_s=5.0)
-WORK_S = 10.0
+from tests.builders import job, offer
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "starburst.db"
-
-
-def a_world(*gpus: int) -> World:
-    """Nodes with so many GPUs, an offer, and jobs a to e."""
-    return World(nodes(*gpus), (offer("small", 2),), dict.fromkeys("abcde", WORK_S))
-
-
-@dataclass
-class Life:
-    """A controller at work, and what its users see."""
-
-    controller: Controller
-    cluster: FakeSite
-    cloud: FakeSite
-    users: Store
-    stop: asyncio.Event
-    task: asyncio.Task[None]
-
-    def submit(self, *jobs: Job) -> None:
-        self.users.submit([Submission(item, Workload(("work",))) for item in jobs], wall())
-
-    def phases(self) -> dict[str, str]:
-        return {row.id: row.phase for row in queries.jobs(self.users)}
-
-    def kinds(self, subject: str) -> list[str]:
-        return [row.kind for row in queries.decisions(self.users, subject)]
-
-    async def until(self, **phases: str) -> None:
-        """Wait until these jobs are in these phases."""
-        while not phases.items() <= self.phases().items():
-            assert not self.task.done(), self.task.result()
-            await asyncio.sleep(0.1)
-
-
-@asynccontextmanager
-async def living(
-    path: Path,
-    world: World,
-    hook: Hook = lambda _what: None,
-    *,
-    cluster: type[FakeSite] = FakeSite,
-    cloud: type[FakeSite] = FakeSite,
-    jump_s: list[float] | None = None,
-    observers: Sequence[StepObserver] = (),
-    patience: ShortageRetry | None = None,
-    opened: type[Store] = Store,
-    **more: Any,
-) -> AsyncIterator[Life]:
-    """A controller from its start until it is told to stop; `jump_s` is what the wall clock is off by."""
-    off = jump_s or [0.0]
-    with opened.open(path) as store, Store.open(path) as users:
-        scheduler = restore(SETTINGS, store.snapshot())
-        us = store.fact("controller")
-        sites = cluster(world, Site.CLUSTER, hook), cloud(world, Site.CLOUD, hook, controller=us)
-        controller = Controller(
-            store,
-            scheduler,
-            *sites,
-            Pace(),
-            wall=lambda: wall() + off[0],
-            patience=patience,
-            around=Surroundings(observers=observers, **{"validates": True, **more}),
-        )
-        stop = asyncio.Event()
-        task = asyncio.create_task(controller.run(stop))
-        try:
-            yield Life(controller, *sites, users, stop, task)
-        finally:
-            stop.set()
-            await asyncio.wait([task])
-        task.result()
 
 
 def test_jobs_run_here_and_there_and_nothing_is_left(path: Path):
@@ -328,113 +235,6 @@ def test_what_is_long_over_is_removed_before_the_sites_look_and_once_a_day(
     run(main())
 
 
-def test_what_runs_goes_on_when_the_scheduler_stops_and_is_found_again(path: Path):
-    async def main() -> None:
-        world = a_world(2)
-        async with living(path, world) as life:
-            life.submit(job("a"), job("b", cloud="only"))
-            await life.until(a="running", b="running")
-        assert [it.end for it in world.runs.values()] == [None, None]
-        assert all(machine.ended is None for machine in world.machines.values())
-        async with living(path, world) as again:
-            await again.until(a="succeeded", b="succeeded")
-            assert again.cluster.calls == []
-            assert again.cloud.calls == ["terminate i-000001"]
-
-    run(main())
-
-
-def test_what_ended_meanwhile_is_heard_of(path: Path):
-    async def main() -> None:
-        world = a_world(2)
-        async with living(path, world) as life:
-            life.submit(job("a"))
-            await life.until(a="running")
-        await asyncio.sleep(2 * WORK_S)
-        async with living(path, world) as again:
-            await again.until(a="succeeded")
-            assert again.cluster.calls == []
-
-    run(main())
-
-
-def test_a_site_that_does_not_answer_after_a_restart_holds_up_neither_the_other_nor_the_stop(path: Path):
-    def no_route(what: str) -> None:
-        if what.startswith("before terminate"):
-            raise ConnectionError("no route")
-
-    async def main() -> None:
-        world = a_world(2)
-        world.work_s["a"] = 60.0
-        async with living(path, world, no_route) as life:
-            life.submit(job("a", 2), job("b", cloud="only"), job("c", 2, cloud="never"))
-            await life.until(b="succeeded", a="running")
-            assert [action.key for action in life.users.pending_actions()] == ["terminate/i-000001"]
-        async with living(path, world, no_route) as again:
-            await again.until(a="succeeded", c="running")
-        async with living(path, world) as healed:
-            await healed.until(c="succeeded")
-            assert healed.cloud.calls == ["terminate i-000001"]
-
-    run(main())
-
-
-def test_a_state_that_contradicts_itself_is_not_stored_and_a_restart_goes_on_from_the_step_before(path: Path):
-    world = a_world(2)
-
-    async def broken() -> None:
-        async with living(path, world) as life:
-            life.submit(job("a"))
-            await life.until(a="running")
-            life.controller.scheduler.state.jobs["a"].slots = ()
-            life.submit(job("b"))
-            await asyncio.wait([life.task])
-            assert life.phases() == {"a": "running", "b": SUBMITTED}
-            assert life.cluster.calls == ["start a/1"], "nothing is begun that is not stored"
-
-    async def mended() -> None:
-        async with living(path, world) as again:
-            assert again.controller.scheduler.state.jobs["a"].slots
-            await again.until(a="succeeded", b="succeeded")
-
-    with capture_logs() as logs, pytest.raises(InvariantError, match="a is running and holds 0 slots"):
-        run(broken())
-    (line,) = (line for line in logs if line["event"] == "state-invalid")
-    assert "a is running and holds 0 slots" in line["problems"]
-    story = line["decisions"]
-    assert [said.split(":")[0].split()[1] for said in story["a"].split("; ")][-2:] == ["placed", "started"]
-    run(mended())
-
-
-def test_a_node_that_came_back_smaller_than_its_runs_ends_nobody(path: Path):
-    async def main() -> None:
-        world = a_world(2)
-        async with living(path, world) as life:
-            life.submit(job("a", 2), job("b", cloud="never"))
-            await life.until(a="running", b="queued")
-        world.nodes = nodes(1)
-        for _ in range(2):
-            async with living(path, world) as again:
-                await again.until(b="queued", a="running")
-        async with living(path, world) as last:
-            await last.until(a="succeeded", b="succeeded")
-
-    run(main())
-
-
-def test_the_state_is_not_looked_at_unless_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch):
-    def dear(_state: object) -> None:
-        raise AssertionError
-
-    async def main() -> None:
-        async with living(path, a_world(2), validates=Surroundings().validates) as life:
-            life.submit(job("a"))
-            await life.until(a="succeeded")
-
-    monkeypatch.setattr(controller_module, "validate", dear)
-    run(main())
-
-
 def test_the_clock_never_goes_back(path: Path):
     async def main() -> None:
         jump_s = [0.0]
@@ -528,109 +328,3 @@ def test_a_second_scheduler_is_refused_with_one_line(tmp_path: Path):
     assert second.stderr.splitlines() == [
         f"error: {tmp_path}: another starburst runs here (pid {os.getpid()}); stop it, or set STARBURST_HOME"
     ]
-
-
-# --- a slow disk -----------------------------------------------------------------------------------------
-
-DISK_S = 10.0
-
-
-class SlowStore(Store):
-    """A store on a disk that takes ten seconds for each call."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-        self.turn = asyncio.Lock()
-
-    async def in_order(self, call: Callable[[], T]) -> T:
-        async with self.turn:
-            await asyncio.sleep(DISK_S)
-            return await super().in_order(call)
-
-
-def test_a_slow_commit_holds_up_no_watch_and_no_lease(path: Path):
-    async def main() -> None:
-        world, looks, renewals = a_world(2), list[float](), list[float]()
-
-        class Site(FakeSite):
-            async def watch(self, report: Report) -> None:
-                async def look() -> None:
-                    while True:
-                        looks.append(wall())
-                        await asyncio.sleep(1)
-
-                async with running(look(), "look"):
-                    await super().watch(report)
-
-            async def renew(self, instance_ids: list[str]) -> None:
-                renewals.append(wall())
-
-        async with living(path, world, cluster=Site, cloud=Site, opened=SlowStore) as life:
-            life.submit(job("a"), job("b", cloud="only"))
-            await life.until(a="succeeded", b="succeeded")
-        assert max(b - a for a, b in pairwise(looks[::2])) == pytest.approx(1)
-        assert renewals[1] - renewals[0] < REAP_S + 3 * DISK_S
-        assert not world.broken
-
-    run(main())
-
-
-def test_no_action_starts_before_its_step_is_stored_however_slow_the_disk(path: Path):
-    early: list[str] = []
-
-    async def main() -> None:
-        def hook(what: str) -> None:
-            verb, _, of = what.removeprefix("before ").partition(" ")
-            if what.startswith("before"):
-                key = f"{verb}/{of}"
-                early.extend([key] if key not in {action.key for action in stored.pending_actions()} else [])
-
-        with Store.open(path) as stored:
-            async with living(path, a_world(2), hook, opened=SlowStore) as life:
-                life.submit(job("a"), job("b", cloud="only"))
-                await life.until(a="succeeded", b="succeeded")
-
-    run(main())
-    assert not early
-
-
-def test_an_end_waits_for_the_commit_that_goes_on(path: Path):
-    async def main() -> list[str]:
-        began, release = threading.Event(), threading.Event()
-
-        class Stuck(Store):
-            def commit(self, step: Step) -> None:
-                if step.submissions:
-                    began.set()
-                    release.wait(5)
-                super().commit(step)
-
-        async with living(path, a_world(2), opened=Stuck) as life:
-            life.submit(job("a"))
-            await asyncio.to_thread(began.wait)
-            life.stop.set()
-            await asyncio.sleep(0.2)
-            assert not life.task.done()
-            assert not life.kinds("a")
-            release.set()
-            await asyncio.wait([life.task])
-            assert not life.cluster.calls, "its actions are for the next life"
-            return life.kinds("a")
-
-    assert asyncio.run(main())
-
-
-def test_a_write_lock_of_another_process_does_not_stop_the_loop(path: Path):
-    async def main() -> None:
-        async with living(path, a_world(2)) as life:
-            await asyncio.sleep(0.5)
-            ticks = 0
-            with life.users.write():
-                life.controller._report(NodesChanged(nodes(2)))
-                until = time.monotonic() + 1
-                while time.monotonic() < until:
-                    ticks += 1
-                    await asyncio.sleep(0.01)
-            assert ticks > 20
-
-    asyncio.run(main())

@@ -13,7 +13,7 @@ from starburst.app.daemon.observers import KEEP_S, CommittedStep, StepTimes
 from starburst.store import counters
 from starburst.store.listings import queries
 from starburst.store.store import Store
-from tests.app.test_controller import a_world, living
+from tests.app.life import a_world, living
 from tests.app.virtual import run
 from tests.builders import job
 

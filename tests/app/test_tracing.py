@@ -30,8 +30,8 @@ from starburst.core.state import Changes
 from starburst.domain.clock import Pace
 from starburst.store.listings import queries
 from starburst.store.store import Store
+from tests.app.life import a_world, living
 from tests.app.receiver import Receiver, plain, receiving
-from tests.app.test_controller import a_world, living
 from tests.app.virtual import run
 from tests.builders import job
 

@@ -35,7 +35,7 @@ from starburst.web.app import make_app
 from starburst.web.context import AppContext
 from starburst.web.serving.server import serving
 from tests.app.fakes import FakeSite
-from tests.app.test_controller import a_world, living
+from tests.app.life import a_world, living
 from tests.app.virtual import run
 from tests.builders import job
 

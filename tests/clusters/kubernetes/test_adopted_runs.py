@@ -1,183 +1,98 @@
-"""A user's Job or Pod that was taken runs where the core puts it: stopped, displaced, and run again."""
+"""What the objects that users made say of their runs."""
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from starburst.core.model.events import LeaveRuled
-from starburst.domain.job import Phase
+from starburst.clusters.kubernetes.runs.registry import DELETED
+from starburst.core.model.events import CancelRequested, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
-from starburst.kube.errors import ApiUnreachableError
-from starburst.kube.resources import JOBS, PODS
-from tests.clusters.kubernetes.kinds import KINDS, an_object
-from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
+from starburst.kube.objects import PodView
+from tests.clusters.kubernetes.run_reader import ADOPTED, Reader, adopted, ended
+from tests.clusters.kubernetes.views import ME, a_pod, failed, marked, running, succeeded
 
 
-@KINDS
-def test_a_stop_ends_its_run_and_another_one_can_follow(tmp_path: Path, kind: str) -> None:
-    async def act(scene: Scene) -> None:
-        item, _ = an_object(kind, "20", "0")
-        job_id = await scene.adopt(item)
-        for attempt, node in ((1, "n0"), (2, "n1")):
-            await scene.start(job_id, node)
-            await scene.until(lambda attempt=attempt: len(scene.world.ran) == attempt)
-            if attempt == 1:
-                await scene.cluster.stop(job_id, 1, 5.0)
-                await scene.until(lambda: scene.ends)
-                assert scene.pods() == []
-        await scene.until(lambda: len(scene.ends) == 2)
-        assert scene.ends == [(job_id, 1, "stopped"), (job_id, 2, "exited")]
-        assert [node for _, _, node in scene.world.ran] == ["n0", "n1"]
-        assert scene.cancels == []
-
-    play(tmp_path, act)
+def test_an_adopted_job_that_is_withdrawn_has_ended_its_run_when_its_pods_are_gone() -> None:
+    reader, job = Reader(), adopted()
+    pod = running(a_pod(job=job))
+    reader.see(job, pod)
+    assert reader.see(marked(job, "displaced", parallelism=0)) == []
+    assert reader.lose(pod) == [ended(RunEnd.DISPLACED)]
+    assert reader.see(marked(job, "displaced", parallelism=0, started_at=2.0)) == []
 
 
-@KINDS
-@pytest.mark.parametrize("restarted", [False, True])
-def test_what_is_called_succeeded_and_never_ran_is_made_anew(
-    tmp_path: Path, kind: str, restarted: bool
-) -> None:
-    async def act(scene: Scene) -> None:
-        item, _ = an_object(kind, "500", "0")
-        job_id = await scene.adopt(item)
-        await scene.start(job_id, "n0")
-        await scene.until(scene.running)
-        if restarted:
-            await scene.die()
-        main = {"name": "main", "state": {"terminated": {"exitCode": 0, "startedAt": None}}}
-        told = {"status": {"phase": "Succeeded", "containerStatuses": [main]}}
-        scene.world.change(PODS, NS, scene.pods()[0]["metadata"]["name"], told)
-        if restarted:
-            await scene.watch()
-        await scene.until(lambda: scene.ends)
-        assert (scene.ends, scene.cancels) == ([(job_id, 1, "lost")], [])
-        with suppress(RuntimeError):  # as the scheduler does, it is asked again after a pause
-            await scene.start(job_id, "n1")
-        await scene.until(lambda: len(scene.world.ran) == 2)
-        assert [node for _, _, node in scene.world.ran] == ["n0", "n1"]
-        assert len(scene.pods()) == 1
-
-    play(tmp_path, act)
+def test_its_next_run_is_another_one_even_if_news_of_the_last_one_came_in_the_same_moment() -> None:
+    reader, job = Reader(), adopted()
+    old, new = failed(a_pod("old", job), deleting=True), a_pod("new", job)
+    assert reader.see(marked(job, "displaced", parallelism=0), old)[-1] == ended(RunEnd.DISPLACED)
+    reader.book.pod_changed(old, replace(old, message="more"))  # news of the first run
+    assert reader.see(adopted(attempt=2)) == []
+    assert reader.lose(old) == []
+    assert reader.see(running(new)) == [RunStarted("a", 2)]
+    done = reader.see(succeeded(new), adopted(attempt=2, end="Complete"))
+    assert done == [ended(RunEnd.EXITED, 0, key=("a", 2))]
 
 
-def test_a_bare_pod_is_stopped_even_if_the_watch_has_not_seen_it_yet(tmp_path: Path) -> None:
-    async def act(scene: Scene) -> None:
-        job_id = await scene.adopt(a_pod(args=("500", "0")))
-        scene.world.fail("WATCH", times=10**6)
-        scene.world.cut_watches()
-        await scene.start(job_id, "n0")
-        await scene.until(scene.running)
-        await scene.cluster.stop(job_id, 1, 5.0)
-        await scene.until(lambda: not scene.pods())
-        scene.world.heal()
-        await scene.until(lambda: scene.ends)
-        assert (scene.ends, scene.cancels) == ([(job_id, 1, "stopped")], [])
-
-    # The world itself hears of nothing without its watches, so it is nudged.
-    async def nudged(scene: Scene) -> None:
-        nudging = asyncio.create_task(_nudge(scene))
-        await act(scene)
-        nudging.cancel()
-
-    play(tmp_path, nudged)
+@pytest.mark.parametrize("how", ["", "displaced"])
+def test_an_adopted_job_whose_pod_was_taken_is_displaced_though_kubernetes_says_failed(how: str) -> None:
+    job = adopted(end="Failed", end_reason="BackoffLimitExceeded")
+    pod = failed(a_pod(job=job), None, "OutOfnvidia.com/gpu", message="no room")
+    (end,) = Reader().see(marked(job, f"{how} no room") if how else job, pod)[-1:]
+    assert isinstance(end, RunEnded)
+    assert (end.end, "no room" in end.message) == (RunEnd.DISPLACED, True)
 
 
-async def _nudge(scene: Scene) -> None:
-    while True:
-        await asyncio.sleep(0.2)
-        scene.world.nudge()
+@pytest.mark.parametrize("how", ["", "displaced"])
+def test_but_one_that_another_controller_made_has_failed(how: str) -> None:
+    job = adopted(end="Failed", end_reason="BackoffLimitExceeded", owned=True)
+    pod = failed(a_pod(job=job), None, "Evicted", message="low on memory")
+    end = ended(RunEnd.EXITED, 1, "Evicted: low on memory")
+    assert Reader().see(marked(job, how) if how else job, pod)[-1] == end
 
 
-def test_an_evicted_pod_is_made_anew_for_its_next_run(tmp_path: Path) -> None:
-    async def act(scene: Scene) -> None:
-        job_id = await scene.adopt(a_pod(args=("20", "0")))
-        await scene.start(job_id, "n0")
-        await scene.until(scene.running)
-        scene.world.end_pod(scene.pods()[0], 0, "Evicted")
-        await scene.until(lambda: scene.ends)
-        await scene.start(job_id, "n1")
-        await scene.until(lambda: scene.desk.records[job_id].phase is Phase.RUNNING)
-        await scene.restart()
-        assert scene.cancels == [], "its object is another one now, but nobody deleted it"
-        await scene.until(lambda: len(scene.ends) == 2)
-        assert scene.ends == [(job_id, 1, "displaced"), (job_id, 2, "exited")]
-        assert [node for _, _, node in scene.world.ran] == ["n0", "n1"]
-        assert scene.cancels == []
-
-    play(tmp_path, act)
+def test_but_one_that_was_told_to_stop_has_stopped() -> None:
+    assert Reader().see(marked(adopted(end="Failed"), "stopped")) == [ended(RunEnd.STOPPED)]
 
 
-@pytest.mark.parametrize("reason", ["Evicted", "OutOfnvidia.com/gpu"])
-def test_a_job_that_kubernetes_calls_failed_for_a_pod_that_was_taken_is_made_anew(
-    tmp_path: Path, reason: str
-) -> None:
-    async def act(scene: Scene) -> None:
-        job_id = await scene.adopt(a_job(args=("20", "0"), activeDeadlineSeconds=600))
-        first = scene.the(JOBS, "train")["metadata"]["uid"]
-        await scene.start(job_id, "n0")
-        await scene.until(scene.running)
-        scene.world.end_pod(scene.pods()[0], 0, reason)
-        await scene.until(lambda: scene.ends)
-        assert scene.ends == [(job_id, 1, "displaced")]
-        assert any(isinstance(told, LeaveRuled) and told.why for told in scene.reports), "it cannot leave now"
-        await scene.restart()
-        await scene.start(job_id, "n1")
-        await scene.until(lambda: scene.ends[-1] == (job_id, 2, "exited"))
-        job = scene.the(JOBS, "train")
-        assert job["metadata"]["uid"] != first
-        assert job["spec"]["activeDeadlineSeconds"] == 600
-        assert "Complete" in scene.conditions("train")
-        assert [node for _, _, node in scene.world.ran] == ["n0", "n1"]
-        await scene.restart()
-        assert scene.cancels == []
-
-    play(tmp_path, act)
+def bare(**more: object) -> PodView:
+    marks = {names.ATTEMPT: "1", **ADOPTED, **more.pop("annotations", {})}  # type: ignore[dict-item]
+    return a_pod(labels={names.JOB: "a", names.CONTROLLER: ME}, annotations=marks, **more)
 
 
-def test_one_that_somebody_withdraws_by_hand_is_displaced_after_a_while(tmp_path: Path) -> None:
-    async def act(scene: Scene) -> None:
-        job_id = await scene.adopt(a_job(args=("500", "0")))
-        await scene.start(job_id, "n0")
-        await scene.until(scene.running)
-        scene.world.change(JOBS, NS, "train", {"spec": {"parallelism": 0}})
-        await scene.until(lambda: scene.ends)
-        assert scene.ends == [(job_id, 1, "displaced")]
-
-    play(tmp_path, act)
+def test_a_bare_pod_is_a_run_too() -> None:
+    reader, pod = Reader(), bare()
+    assert reader.see(pod) == []
+    assert reader.see(running(pod)) == [RunStarted("a", 1)]
+    assert reader.see(failed(pod, 9)) == [ended(RunEnd.EXITED, 9)]
+    assert reader.lose(pod) == []
+    assert reader.book.known() == frozenset()
 
 
-def test_a_placement_that_comes_through_too_late_is_taken_back(tmp_path: Path) -> None:
-    async def act(scene: Scene) -> None:
-        job_id = await scene.adopt(a_job(args=("500", "0")))
-        late = scene.place(job_id, "n0")
-        await scene.cluster.stop(job_id, 1, 1.0)
-        assert scene.ends == [(job_id, 1, "stopped")]
-        await scene.cluster.start(late)
-        await scene.until(lambda: scene.marks("train").get(names.NODES) == "")
-        await scene.until(lambda: not scene.running())
-        assert scene.cancels == []
-
-    play(tmp_path, act)
+def test_a_bare_pod_that_was_evicted_is_displaced() -> None:
+    assert Reader().see(failed(bare(), None, "Evicted"))[-1] == ended(RunEnd.DISPLACED, None, "Evicted")
 
 
-@KINDS
-def test_a_start_whose_answer_is_lost_is_repeated_without_harm(tmp_path: Path, kind: str) -> None:
-    async def act(scene: Scene) -> None:
-        item, resource = an_object(kind)
-        job_id = await scene.adopt(item)
-        placed = scene.place(job_id, "n0")
-        await scene.until(lambda: scene.conditions("train", resource) == ["starburst.io/Placed"])
-        await scene.pass_time(20)
-        scene.world.fail(f"PATCH {resource.path(NS, 'train')}", done=True)
-        with pytest.raises(ApiUnreachableError):
-            await scene.cluster.start(placed)
-        await scene.cluster.start(placed)
-        await scene.until(lambda: scene.ends)
-        assert (scene.ends, len(scene.world.ran)) == ([(job_id, 1, "exited")], 1)
+def test_a_bare_pod_that_its_user_deletes_is_cancelled_though_it_fails_of_it() -> None:
+    reader, pod = Reader(), running(bare())
+    reader.see(pod)
+    assert reader.see(failed(pod, 143, deleting=True)) == []
+    assert reader.lose(pod) == [], "who deleted it is not known yet"
+    reader.book.taken(pod, "")
+    assert reader.book.take_events() == [CancelRequested("a"), ended(RunEnd.STOPPED, None, DELETED)]
 
-    play(tmp_path, act)
+
+def test_a_bare_pod_that_the_cluster_takes_away_is_displaced() -> None:
+    reader, pod = Reader(), running(bare())
+    reader.see(pod)
+    reader.book.taken(pod, "the node n0 is cordoned")
+    assert reader.see(failed(pod, 143, deleting=True)) == []
+    assert reader.lose(pod) == [ended(RunEnd.DISPLACED, None, "the node n0 is cordoned")]
+
+
+def test_a_bare_pod_that_we_delete_is_not() -> None:
+    reader = Reader()
+    pod = running(bare(annotations={names.STOPPING: "1 displaced"}, deleting=True))
+    reader.see(pod)
+    assert reader.lose(pod) == [ended(RunEnd.DISPLACED)]

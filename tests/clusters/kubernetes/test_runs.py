@@ -9,49 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.clusters.kubernetes.runs.identity import RunIdentity, adopted_id
-from starburst.clusters.kubernetes.runs.registry import DELETED, RunRegistry
-from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
+from starburst.clusters.kubernetes.runs.identity import adopted_id
+from starburst.clusters.kubernetes.runs.registry import DELETED
+from starburst.core.model.events import CancelRequested, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 from starburst.kube.pods.outcome import NEVER_RAN
-from tests.clusters.kubernetes.scene import FakeDesk
+from tests.clusters.kubernetes.run_reader import ADOPTED, Reader, View, adopted, ended
 from tests.clusters.kubernetes.views import ME, a_job, a_pod, failed, marked, running, succeeded
-
-View = JobView | PodView
-ADOPTED = {names.ADOPTED: "true"}
-
-
-class Reader:
-    """A book, fed with the states of objects in their order; None takes the last one away."""
-
-    def __init__(self, *, restarts: bool = False) -> None:
-        self.book = RunRegistry(RunIdentity(FakeDesk(), ME, "ns"), lambda _: restarts)
-        self._last: dict[str, View] = {}
-
-    def see(self, *views: View) -> list[Event]:
-        """What it tells after these."""
-        for view in views:
-            self._change(self._last.get(view.uid), view)
-            self._last[view.uid] = view
-        return self.book.take_events()
-
-    def lose(self, *views: View) -> list[Event]:
-        """What it tells after these are gone."""
-        for view in views:
-            self._change(self._last.pop(view.uid), None)
-        return self.book.take_events()
-
-    def _change(self, old: View | None, new: View | None) -> None:
-        if isinstance(new or old, JobView):
-            self.book.job_changed(old, new)  # type: ignore[arg-type]
-        else:
-            self.book.pod_changed(old, new)  # type: ignore[arg-type]
-
-
-def ended(how: RunEnd, code: int | None = None, message: str = "", key: tuple[str, int] = ("a", 1)) -> Event:
-    return RunEnded(*key, how, code, message)
-
 
 # --- a Job that we made
 
@@ -252,98 +217,6 @@ def test_pods_that_outlive_their_job_are_known_by_their_marks() -> None:
     assert reader.book.run_of(pod) == ("a", 1)
     reader.see(job)
     assert reader.book.orphans() == frozenset()
-
-
-# --- an object that its user made
-
-
-def adopted(attempt: int | None = 1, **more: object) -> JobView:
-    more["annotations"] = {**ADOPTED, **more.get("annotations", {})}  # type: ignore[dict-item]
-    return a_job(attempt=attempt, uid="uid-a", name="a", **more)
-
-
-def test_an_adopted_job_that_is_withdrawn_has_ended_its_run_when_its_pods_are_gone() -> None:
-    reader, job = Reader(), adopted()
-    pod = running(a_pod(job=job))
-    reader.see(job, pod)
-    assert reader.see(marked(job, "displaced", parallelism=0)) == []
-    assert reader.lose(pod) == [ended(RunEnd.DISPLACED)]
-    assert reader.see(marked(job, "displaced", parallelism=0, started_at=2.0)) == []
-
-
-def test_its_next_run_is_another_one_even_if_news_of_the_last_one_came_in_the_same_moment() -> None:
-    reader, job = Reader(), adopted()
-    old, new = failed(a_pod("old", job), deleting=True), a_pod("new", job)
-    assert reader.see(marked(job, "displaced", parallelism=0), old)[-1] == ended(RunEnd.DISPLACED)
-    reader.book.pod_changed(old, replace(old, message="more"))  # news of the first run
-    assert reader.see(adopted(attempt=2)) == []
-    assert reader.lose(old) == []
-    assert reader.see(running(new)) == [RunStarted("a", 2)]
-    done = reader.see(succeeded(new), adopted(attempt=2, end="Complete"))
-    assert done == [ended(RunEnd.EXITED, 0, key=("a", 2))]
-
-
-@pytest.mark.parametrize("how", ["", "displaced"])
-def test_an_adopted_job_whose_pod_was_taken_is_displaced_though_kubernetes_says_failed(how: str) -> None:
-    job = adopted(end="Failed", end_reason="BackoffLimitExceeded")
-    pod = failed(a_pod(job=job), None, "OutOfnvidia.com/gpu", message="no room")
-    (end,) = Reader().see(marked(job, f"{how} no room") if how else job, pod)[-1:]
-    assert isinstance(end, RunEnded)
-    assert (end.end, "no room" in end.message) == (RunEnd.DISPLACED, True)
-
-
-@pytest.mark.parametrize("how", ["", "displaced"])
-def test_but_one_that_another_controller_made_has_failed(how: str) -> None:
-    job = adopted(end="Failed", end_reason="BackoffLimitExceeded", owned=True)
-    pod = failed(a_pod(job=job), None, "Evicted", message="low on memory")
-    end = ended(RunEnd.EXITED, 1, "Evicted: low on memory")
-    assert Reader().see(marked(job, how) if how else job, pod)[-1] == end
-
-
-def test_but_one_that_was_told_to_stop_has_stopped() -> None:
-    assert Reader().see(marked(adopted(end="Failed"), "stopped")) == [ended(RunEnd.STOPPED)]
-
-
-def bare(**more: object) -> PodView:
-    marks = {names.ATTEMPT: "1", **ADOPTED, **more.pop("annotations", {})}  # type: ignore[dict-item]
-    return a_pod(labels={names.JOB: "a", names.CONTROLLER: ME}, annotations=marks, **more)
-
-
-def test_a_bare_pod_is_a_run_too() -> None:
-    reader, pod = Reader(), bare()
-    assert reader.see(pod) == []
-    assert reader.see(running(pod)) == [RunStarted("a", 1)]
-    assert reader.see(failed(pod, 9)) == [ended(RunEnd.EXITED, 9)]
-    assert reader.lose(pod) == []
-    assert reader.book.known() == frozenset()
-
-
-def test_a_bare_pod_that_was_evicted_is_displaced() -> None:
-    assert Reader().see(failed(bare(), None, "Evicted"))[-1] == ended(RunEnd.DISPLACED, None, "Evicted")
-
-
-def test_a_bare_pod_that_its_user_deletes_is_cancelled_though_it_fails_of_it() -> None:
-    reader, pod = Reader(), running(bare())
-    reader.see(pod)
-    assert reader.see(failed(pod, 143, deleting=True)) == []
-    assert reader.lose(pod) == [], "who deleted it is not known yet"
-    reader.book.taken(pod, "")
-    assert reader.book.take_events() == [CancelRequested("a"), ended(RunEnd.STOPPED, None, DELETED)]
-
-
-def test_a_bare_pod_that_the_cluster_takes_away_is_displaced() -> None:
-    reader, pod = Reader(), running(bare())
-    reader.see(pod)
-    reader.book.taken(pod, "the node n0 is cordoned")
-    assert reader.see(failed(pod, 143, deleting=True)) == []
-    assert reader.lose(pod) == [ended(RunEnd.DISPLACED, None, "the node n0 is cordoned")]
-
-
-def test_a_bare_pod_that_we_delete_is_not() -> None:
-    reader = Reader()
-    pod = running(bare(annotations={names.STOPPING: "1 displaced"}, deleting=True))
-    reader.see(pod)
-    assert reader.lose(pod) == [ended(RunEnd.DISPLACED)]
 
 
 # --- whatever happens

@@ -1,0 +1,129 @@
+"""The controller after a restart, and a state that must not be stored; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from starburst.app.daemon import controller as controller_module
+from starburst.app.daemon.controller import Surroundings
+from starburst.core.views.validate import InvariantError
+from starburst.store.listings.row_types import SUBMITTED
+from tests.app.life import WORK_S, a_world, living
+from tests.app.virtual import run
+from tests.builders import job, nodes
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "starburst.db"
+
+
+def test_what_runs_goes_on_when_the_scheduler_stops_and_is_found_again(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world) as life:
+            life.submit(job("a"), job("b", cloud="only"))
+            await life.until(a="running", b="running")
+        assert [it.end for it in world.runs.values()] == [None, None]
+        assert all(machine.ended is None for machine in world.machines.values())
+        async with living(path, world) as again:
+            await again.until(a="succeeded", b="succeeded")
+            assert again.cluster.calls == []
+            assert again.cloud.calls == ["terminate i-000001"]
+
+    run(main())
+
+
+def test_what_ended_meanwhile_is_heard_of(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world) as life:
+            life.submit(job("a"))
+            await life.until(a="running")
+        await asyncio.sleep(2 * WORK_S)
+        async with living(path, world) as again:
+            await again.until(a="succeeded")
+            assert again.cluster.calls == []
+
+    run(main())
+
+
+def test_a_site_that_does_not_answer_after_a_restart_holds_up_neither_the_other_nor_the_stop(path: Path):
+    def no_route(what: str) -> None:
+        if what.startswith("before terminate"):
+            raise ConnectionError("no route")
+
+    async def main() -> None:
+        world = a_world(2)
+        world.work_s["a"] = 60.0
+        async with living(path, world, no_route) as life:
+            life.submit(job("a", 2), job("b", cloud="only"), job("c", 2, cloud="never"))
+            await life.until(b="succeeded", a="running")
+            assert [action.key for action in life.users.pending_actions()] == ["terminate/i-000001"]
+        async with living(path, world, no_route) as again:
+            await again.until(a="succeeded", c="running")
+        async with living(path, world) as healed:
+            await healed.until(c="succeeded")
+            assert healed.cloud.calls == ["terminate i-000001"]
+
+    run(main())
+
+
+def test_a_state_that_contradicts_itself_is_not_stored_and_a_restart_goes_on_from_the_step_before(path: Path):
+    world = a_world(2)
+
+    async def broken() -> None:
+        async with living(path, world) as life:
+            life.submit(job("a"))
+            await life.until(a="running")
+            life.controller.scheduler.state.jobs["a"].slots = ()
+            life.submit(job("b"))
+            await asyncio.wait([life.task])
+            assert life.phases() == {"a": "running", "b": SUBMITTED}
+            assert life.cluster.calls == ["start a/1"], "nothing is begun that is not stored"
+
+    async def mended() -> None:
+        async with living(path, world) as again:
+            assert again.controller.scheduler.state.jobs["a"].slots
+            await again.until(a="succeeded", b="succeeded")
+
+    with capture_logs() as logs, pytest.raises(InvariantError, match="a is running and holds 0 slots"):
+        run(broken())
+    (line,) = (line for line in logs if line["event"] == "state-invalid")
+    assert "a is running and holds 0 slots" in line["problems"]
+    story = line["decisions"]
+    assert [said.split(":")[0].split()[1] for said in story["a"].split("; ")][-2:] == ["placed", "started"]
+    run(mended())
+
+
+def test_a_node_that_came_back_smaller_than_its_runs_ends_nobody(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world) as life:
+            life.submit(job("a", 2), job("b", cloud="never"))
+            await life.until(a="running", b="queued")
+        world.nodes = nodes(1)
+        for _ in range(2):
+            async with living(path, world) as again:
+                await again.until(b="queued", a="running")
+        async with living(path, world) as last:
+            await last.until(a="succeeded", b="succeeded")
+
+    run(main())
+
+
+def test_the_state_is_not_looked_at_unless_asked_for(path: Path, monkeypatch: pytest.MonkeyPatch):
+    def dear(_state: object) -> None:
+        raise AssertionError
+
+    async def main() -> None:
+        async with living(path, a_world(2), validates=Surroundings().validates) as life:
+            life.submit(job("a"))
+            await life.until(a="succeeded")
+
+    monkeypatch.setattr(controller_module, "validate", dear)
+    run(main())
