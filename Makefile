@@ -40,8 +40,8 @@ postgres: $(VENV)/.dev  ## the store, and what stands on it, over PostgreSQL (De
 ray: $(VENV)/.dev  ## the tests that need Ray, of which they start two nodes
 	$(BIN)/python -m pytest -m ray tests/sim $(ARGS)
 
-gangs: $(VENV)/.dev  ## torchrun, JobSets, Ray and a batch script on both laboratories together, with PyTorch and Ray from PyPI
-	$(BIN)/python -m pytest -m gangs -s tests/hybrid $(ARGS)
+gangs: $(VENV)/.dev  ## torchrun, JobSets, Ray and a batch script on kubelets and rented machines, with PyTorch and Ray from PyPI
+	$(BIN)/python -m pytest -m gangs -s tests/gangs $(ARGS)
 
 kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 	$(BIN)/python -m pytest -m kube tests/kube tests/security $(ARGS)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from starburst.kube.operator_kinds import OperatorKind
 from starburst.kube.resources import Object
-from tests.hybrid.programs import IMAGE, PATH
+from tests.gangs.programs import IMAGE, PATH
 from tests.kube.crds import JOBSET, PYTORCH, RAY_JOB
 
 #: PyTorch adds a number of each task; then by its argument it ends, stays in its first attempt, or travels.
