@@ -12,7 +12,7 @@ SUITE = tests/store tests/bus tests/app tests/web
 
 SITE ?= dist/site
 
-.PHONY: help demo site man test volume pythons browser postgres ray kube sky soak day memory storm takeover fuzz lint types check bench wheel release audit lock clean
+.PHONY: help demo site man test volume pythons browser postgres ray gangs kube sky soak day memory storm takeover fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,9 @@ postgres: $(VENV)/.dev  ## the store, and what stands on it, over PostgreSQL (De
 ray: $(VENV)/.dev  ## the tests that need Ray, of which they start two nodes
 	$(BIN)/python -m pytest -m ray tests/sim $(ARGS)
 
+gangs: $(VENV)/.dev  ## torchrun, JobSets, Ray and a batch script on kubelets and rented machines, with PyTorch and Ray from PyPI
+	$(BIN)/python -m pytest -m gangs -s tests/gangs $(ARGS)
+
 kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 	$(BIN)/python -m pytest -m kube tests/kube tests/security $(ARGS)
 
@@ -50,6 +53,7 @@ sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with 
 
 fuzz: $(VENV)/.dev  ## manifests run as a kubelet would and by each way out; then bent ones, for five minutes of processor time; ARGS="--minutes 60" for longer
 	$(BIN)/python -m tests.translator.executed.test_executed
+	STARBURST_ONE_FIELD_OF=1 $(BIN)/python -m pytest tests/translator/kinds/test_no_silent_loss.py
 	$(BIN)/python -m tests.translator.fuzz $(ARGS)
 
 soak: $(VENV)/.dev  ## 30 rounds of kills and cut networks on that cloud, for leaks; an hour

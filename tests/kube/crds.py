@@ -41,6 +41,7 @@ _SCHEMAS: dict[str, tuple[Object, Object]] = {
         _object(
             suspend=FLAG,
             successPolicy=_object("operator", operator=TEXT),
+            failurePolicy=_object(maxRestarts=NUMBER),
             replicatedJobs={
                 "type": "array",
                 "items": _object(
@@ -58,6 +59,7 @@ _SCHEMAS: dict[str, tuple[Object, Object]] = {
     "PyTorchJob": (
         _object(
             "pytorchReplicaSpecs",
+            nprocPerNode=TEXT,
             runPolicy=_object(suspend=FLAG, backoffLimit=NUMBER, cleanPodPolicy=TEXT),
             pytorchReplicaSpecs={
                 "type": "object",
@@ -77,7 +79,9 @@ _SCHEMAS: dict[str, tuple[Object, Object]] = {
             entrypoint=TEXT,
             shutdownAfterJobFinishes=FLAG,
             submissionMode={**TEXT, "default": "K8sJobMode"},
-            rayClusterSpec=_object("headGroupSpec", headGroupSpec=ANY),
+            rayClusterSpec=_object(
+                "headGroupSpec", headGroupSpec=ANY, workerGroupSpecs={"type": "array", "items": ANY}
+            ),
         ),
         _object(jobStatus=TEXT, jobDeploymentStatus=TEXT, message=TEXT, reason=TEXT, endTime=TIME),
     ),

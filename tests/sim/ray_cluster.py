@@ -44,7 +44,8 @@ def two_nodes() -> Iterator[str]:
 @contextmanager
 def _node(root: Path, name: str, options: list[str]) -> Iterator[None]:
     """A node whose processes end with it."""
-    fixed = ["--block", "--num-cpus=1", "--disable-usage-stats", f"--object-store-memory={OBJECTS}"]
+    fixed = ["--block", "--num-cpus=1", "--disable-usage-stats", "--node-ip-address=127.0.0.1"]
+    fixed.append(f"--object-store-memory={OBJECTS}")
     agent = f"--dashboard-agent-listen-port={_free_port()}"
     command = [str(Path(sys.executable).with_name("ray")), "start", *options, *fixed, agent]
     with (root / f"{name}.log").open("w") as log:

@@ -333,7 +333,9 @@ def test_retries_of_an_adopted_job_are_its_backoff_limits_and_that_is_said() -> 
     found = read_object({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}}, job_id="a")
     assert found.job.retries == 0
     assert any("its own backoffLimit is kept" in note for note in found.notes)
-    assert read_object(JOB, job_id="a").job.retries == 0
+    plain = read_object(JOB, job_id="a")  # a gang with a backoffLimit
+    assert (len(plain.job.tasks), plain.job.retries) == (2, 0)
+    assert not any("backoffLimit" in note for note in plain.notes)
 
 
 def test_what_stands_for_several_jobs_or_names_others_is_not_adopted() -> None:

@@ -282,6 +282,24 @@ def test_the_smaller_time_limit_counts(job_s: int | None, pod_s: int | None, lim
     assert read_one(manifest).workload.time_limit_s == limit_s
 
 
+@pytest.mark.parametrize(
+    ("spec", "retries"),
+    [
+        ({"parallelism": 2, "completions": 2, "backoffLimit": 4}, 4),
+        ({"parallelism": 2, "backoffLimit": 0}, 0),
+        ({"parallelism": 2}, 6),  # Kubernetes' own default
+        ({"parallelism": 2, "completions": 8, "backoffLimit": 4}, 0),  # tasks in turn
+        ({"backoffLimit": 4}, 0),
+        ({}, 0),
+    ],
+)
+def test_on_kubernetes_a_gang_is_run_again_as_a_whole_and_other_pods_by_the_cluster(
+    spec: dict[str, Any], retries: int
+) -> None:
+    manifest = job("spec", {"template": GOOD_JOB["spec"]["template"], **spec})
+    assert read_one(manifest, native=True).job.retries == retries
+
+
 @pytest.mark.parametrize(("given", "grace_s"), [(None, 30), (0, 0), (600, 600)])
 def test_the_grace_is_thirty_seconds_unless_said_otherwise(given: int | None, grace_s: int) -> None:
     assert read_one(job("POD/terminationGracePeriodSeconds", given)).job.grace_s == grace_s

@@ -66,6 +66,8 @@ MAX_PRIORITY = 10**9
 #: Longest wait and run time; a longer one is taken for a typing error.
 MAX_DAYS = 3650
 MAX_RETRIES = 1000
+#: The Job controller's default of backoffLimit.
+DEFAULT_RETRIES = 6
 MAX_NAMES = 100
 _JOB_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 MAX_DISK_GIB = 65_536

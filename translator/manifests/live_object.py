@@ -92,8 +92,9 @@ def read_object(
         )
     if found is None or manifest.report.errors:
         raise ManifestErrors(manifest.report.errors)
-    if found.job.retries:
-        manifest.at("metadata").at("annotations").at(f"{PREFIX}retries").note(
+    asked = manifest.at("metadata").at("annotations").at(f"{PREFIX}retries")
+    if asked.value is not None and found.job.retries:
+        asked.note(
             "an object that has failed cannot run again; its own backoffLimit is kept, submit it for more"
         )
     return replace(

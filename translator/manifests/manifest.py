@@ -14,7 +14,15 @@ from translator.errors import ManifestError
 from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
 from translator.manifests.gpus import refuse_shares
-from translator.manifests.hints import MAX_RETRIES, PREFIX, JobHints, note_unkept, read_hints, refuse_hints
+from translator.manifests.hints import (
+    DEFAULT_RETRIES,
+    MAX_RETRIES,
+    PREFIX,
+    JobHints,
+    note_unkept,
+    read_hints,
+    refuse_hints,
+)
 from translator.manifests.places import requirements
 from translator.manifests.pod import Pod, check_restart_policy, read_pod
 from translator.object_names import DNS_SUBDOMAIN
@@ -154,7 +162,7 @@ def _submission(
         array=None if span is None else span.first_member(job_id),
         after_ok=hints.after_ok,
         after_any=hints.after_any,
-        retries=_retries(manifest.at("spec").at("backoffLimit"), hints.retries),
+        retries=_retries(manifest, hints.retries, tasks),
         grace_s=pod.grace_s,
         offer_rules=_offer_rules(hints, pod),
         workload=hints.workload,
@@ -289,15 +297,22 @@ def _job(spec: Field) -> tuple[Pod, int, IndexRange | None]:
     )
 
 
-def _retries(limit: Field, wish: int | None) -> int:
+def _retries(manifest: Field, wish: int | None, tasks: int) -> int:
     """The number of further attempts by Starburst: the annotation's, else the backoffLimit.
 
-    A Kubernetes cluster applies the backoffLimit itself, within one run; it is then not counted here.
+    A Kubernetes cluster applies the backoffLimit itself, within one run, where that is the same: it replaces
+    pods one by one, and a gang of which one task fails is run again as a whole.
     """
-    allowed = limit.whole(0) or 0
+    spec = manifest.at("spec")
+    limit = spec.at("backoffLimit")
+    allowed = limit.whole(0)
     if wish is not None:
         return wish
-    return 0 if limit.report.native else min(allowed, MAX_RETRIES)
+    if limit.report.native:
+        if tasks == 1 or (spec.at("completions").whole(1) or tasks) > tasks:
+            return 0
+        allowed = DEFAULT_RETRIES if allowed is None else allowed
+    return min(allowed or 0, MAX_RETRIES)
 
 
 def _counts(spec: Field) -> tuple[int, IndexRange | None]:

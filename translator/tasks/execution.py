@@ -6,13 +6,12 @@ from typing import Any
 
 from translator.fidelity import STAY, Fidelity
 from translator.field import Field
+from translator.manifests.hints import DEFAULT_RETRIES
 from translator.manifests.pod import DEFAULT_GRACE_S
 from translator.tasks.environment import Environment, expanded
 from translator.tasks.manifest_parts import ManifestParts
 from translator.tasks.shell import ShellWord, needs_env, text_of
 
-#: The Job controller's default of backoffLimit.
-DEFAULT_RETRIES = 6
 #: Seconds between SIGTERM and SIGKILL when SkyPilot cancels a job (0.14.1, sky/skylet/subprocess_daemon.py).
 SKY_GRACE_S = 30
 

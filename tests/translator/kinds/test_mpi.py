@@ -102,6 +102,12 @@ def test_other_implementations_are_refused_by_name(name: str) -> None:
     assert found.startswith(f'spec.mpiImplementation: "{name}": reaches several workers by ssh')
 
 
+def test_a_launcher_that_is_a_worker_too_is_one_more_task() -> None:
+    found = read(mpi_job(["mpirun", "solve"], workers=2, runLauncherAsWorker=True))
+    assert len(found.job.tasks) == 3
+    assert any("runLauncherAsWorker: the launcher is one more task" in note for note in found.notes)
+
+
 def test_what_a_launcher_in_the_first_workers_pod_cannot_have_is_refused_or_noted() -> None:
     document = mpi_job(["mpirun"])
     launcher = document["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]

@@ -284,6 +284,8 @@ def test_an_mpi_job_of_one_worker_runs_its_launcher_with_the_workers_gpus() -> N
 def test_a_train_job_says_its_image_and_command() -> None:
     assert outputs(read(example("train-job.yaml"))) == ["node 0 of 2", "node 1 of 2"]
     document = example("train-job.yaml")
+    document["spec"]["activeDeadlineSeconds"] = 3600
+    assert read(document).workload.time_limit_s == 3600
     del document["spec"]["trainer"]["image"]
     (line,) = problems(document)
     assert line.startswith("spec.trainer.image: is missing; the runtime torch-distributed is in a cluster")

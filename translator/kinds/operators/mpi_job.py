@@ -20,11 +20,11 @@ from translator.manifests.manifest import MAX_TASKS
 
 RSH = "starburst-rsh"
 _TOP = Fields("an MPIJob", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
-_OWN = ("mpiImplementation", "mpiReplicaSpecs", "runPolicy", "slotsPerWorker")
+_OWN = ("mpiImplementation", "mpiReplicaSpecs", "runLauncherAsWorker", "runPolicy", "slotsPerWorker")
 _SPEC = Fields(
     "an MPIJob spec",
     read=(*RUN_POLICY.read, *_OWN),
-    harmless=("launcherCreationPolicy", "runLauncherAsWorker", "sshAuthMountPath", "ttlSecondsAfterFinished"),
+    harmless=("launcherCreationPolicy", "sshAuthMountPath", "ttlSecondsAfterFinished"),
 )
 _SPECS = Fields("the mpiReplicaSpecs", read=("Launcher", "Worker"))
 _REPLICAS = Fields("a replica spec", read=("replicas", "restartPolicy", "template"))
@@ -71,6 +71,9 @@ def read_mpi_job(document: Field) -> ReadKind:
     launcher.at("replicas").whole(1, 1)
     workers = worker.at("replicas").whole(0, MAX_TASKS)
     workers = 1 if workers is None else workers
+    if spec.at("runLauncherAsWorker").flag() and workers:
+        spec.at("runLauncherAsWorker").note("the launcher is one more task, with the pod of a worker")
+        workers += 1
     slots = spec.at("slotsPerWorker").whole(1) or 1
     job = job_spec(policy, [launcher.at("restartPolicy")])
     if workers > 1 and spec.at("mpiImplementation").value not in (None, "OpenMPI"):

@@ -17,7 +17,7 @@ _TOP = Fields("a TrainJob", read=("apiVersion", "kind", "metadata", "spec"), har
 _OVERRIDES = "overrides of a runtime are not applied; write it as a batch/v1 Job with parallelism"
 _SPEC = Fields(
     "a TrainJob spec",
-    read=("annotations", "labels", "runtimeRef", "suspend", "trainer"),
+    read=("activeDeadlineSeconds", "annotations", "labels", "runtimeRef", "suspend", "trainer"),
     noted={"managedBy": "Starburst runs it"},
     refused={
         "initializer": "data and model are not fetched first; fetch them in the trainer's command",
@@ -46,7 +46,9 @@ def read_train_job(document: Field) -> ReadKind:
     nodes = trainer.at("numNodes").whole(1, MAX_TASKS) or 1
     processes = str(trainer.at("numProcPerNode").value or "auto")
     role = TaskRole("node", nodes, Field(_template(spec, trainer), trainer.path, document.report))
-    job = {"backoffLimit": 0, **({"suspend": True} if spec.at("suspend").flag() else {})}
+    job: dict[str, Any] = {"backoffLimit": 0, **({"suspend": True} if spec.at("suspend").flag() else {})}
+    if (limit_s := spec.at("activeDeadlineSeconds").whole(1)) is not None:
+        job["activeDeadlineSeconds"] = limit_s
     found = RoleJob(document, [role], pytorch_lines(nodes, processes, {}), job).read()
     return ReadKind(found.manifest, {"spec.template.spec.containers[0]": "spec.trainer"})
 

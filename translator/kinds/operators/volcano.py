@@ -20,10 +20,12 @@ _TOP = Fields("a Volcano Job", read=("apiVersion", "kind", "metadata", "spec"), 
 _SPEC = Fields(
     "a Volcano Job spec",
     read=("maxRetry", "minAvailable", "plugins", "policies", "tasks"),
-    harmless=("minSuccess", "runningEstimate", "schedulerName", "ttlSecondsAfterFinished"),
+    harmless=("schedulerName", "ttlSecondsAfterFinished"),
     noted={
+        "minSuccess": "all tasks have to succeed",
         "networkTopology": "Starburst chooses the nodes",
         "priorityClassName": "priorities are numbers; write the annotation starburst.io/priority",
+        "runningEstimate": "write the annotation starburst.io/runtime-estimate",
         "queue": "queues of Volcano are not used; name one with starburst.io/queue",
     },
     refused={"volumes": "claims are not made; make them with kubectl, and name them in the tasks' volumes"},
@@ -31,7 +33,7 @@ _SPEC = Fields(
 _TASK = Fields(
     "a task of a Volcano Job",
     read=("maxRetry", "minAvailable", "name", "policies", "replicas", "template"),
-    harmless=("topologyPolicy",),
+    noted={"topologyPolicy": "NUMA nodes are the kubelet's to choose"},
     refused={
         "dependsOn": "all tasks start together; submit what comes first by itself, with starburst.io/after-ok"
     },

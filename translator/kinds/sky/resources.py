@@ -136,6 +136,8 @@ def _hints(where: Field) -> Mapping[str, str]:
     infra = _infra(where)
     if infra.split("/")[0] in _KUBERNETES:
         hints["cloud"] = CloudChoice.NEVER.value
+        if "/" in infra:
+            where.at("infra").note("the context is not used; it runs on the cluster of Starburst")
     elif infra:
         hints["infra"] = infra
     if where.at("use_spot").value is not None:
@@ -146,7 +148,11 @@ def _hints(where: Field) -> Mapping[str, str]:
         hints["max-hourly-cost"] = str(where.at("max_hourly_cost").value)
     if where.at("priority").value is not None:
         hints["priority"] = str(where.at("priority").value)
-    restarts = where.at("job_recovery").at("max_restarts_on_errors").value
+    recovery = where.at("job_recovery")
+    for key, each in (recovery.entries() if isinstance(recovery.value, dict) else {}).items():
+        if key != "max_restarts_on_errors":
+            each.note("is not used; a lost run starts anew wherever there is room")
+    restarts = recovery.at("max_restarts_on_errors").value
     if restarts is not None:
         hints["retries"] = str(restarts)
     return hints

@@ -1,0 +1,1 @@
+"""Gangs of each kind with real PyTorch and Ray, on pods and on rented machines."""
