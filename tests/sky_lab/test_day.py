@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from starburst.domain.job import Phase
+from starburst.runs.supervisor.exits import ITSELF, Exit
 from tests.sky_lab.day.day import Day
 from tests.sky_lab.day.faults import FAULTS
 from tests.sky_lab.day.jobs import KINDS
 from tests.sky_lab.day.plan import DayPlan, PlannedFault, PlannedJob
-from tests.sky_lab.day.verdict import bill, price_list, wrong_copies
+from tests.sky_lab.day.verdict import (
+    NOTED_S,
+    UNNOTED_S,
+    bill,
+    may_live_until,
+    price_list,
+    wrong_copies,
+)
 from tests.sky_lab.ec2 import Instance
 from tests.sky_lab.marks import Copy, twins
 
@@ -52,6 +63,14 @@ def test_a_job_that_fails_is_tried_as_often_as_its_manifest_says() -> None:
 def test_two_copies_at_one_time_are_seen() -> None:
     assert not list(twins([copy(1), copy(2, at=10.0)]))
     assert len(list(twins([copy(1), copy(2, "i-2", at=9.0)]))) == 1
+
+
+def test_a_child_may_live_until_the_exit_of_its_job_is_noted_however_long_that_takes(tmp_path: Path) -> None:
+    file = tmp_path / "exit.json"
+    assert may_live_until(file, 50.0) == 50.0 + UNNOTED_S
+    file.write_text(json.dumps(asdict(Exit(0, None, ITSELF, "", 10.0, 50.0))))
+    os.utime(file, (95.0, 95.0))
+    assert may_live_until(file, 50.0) == 95.0 + NOTED_S
 
 
 def test_a_bill_is_seconds_by_the_price_of_the_type() -> None:
