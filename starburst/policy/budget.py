@@ -9,10 +9,13 @@ Under No-Wait a job starts on arrival. Every second of waiting is therefore an i
 increase of mean JCT is Σ delay / Σ run time. At every instant the sums grow by (waiting jobs)·dt and (running
 jobs)·dt, as in Little's law: they need no estimates.
 
-Unspent is P/100·Σ run time − Σ delay, where run time is counted as it passes, and the rest of the runs under way
-in advance, by estimates, as far as it adds at most CREDIT_PERCENT to the increase: what was begun will run, and when
-no more jobs come, there is no wait left to spend its budget on. The slack is SLACK_PERCENT of Σ run time plus the budget of SLACK_JOBS
-jobs, without which a handful of jobs would exhaust it. The position is unspent / slack: 0 is P exactly.
+Unspent is P/100·Σ run time − Σ delay. Run time is counted as it passes; the rest of the runs under way counts
+in advance, by estimates, as far as it adds at most CREDIT_PERCENT to the increase: what has begun will run,
+and once no more jobs come, none is left to spend its budget.
+
+The slack is SLACK_PERCENT of Σ run time plus the budget of SLACK_JOBS jobs, without which a handful of jobs
+would exhaust it. The position is unspent / slack: 0 is P exactly.
+
 The multiplier is e^(GAIN·position + trend), a mirror descent on the price: the trend sums positions, each
 weighted by its share of the run time so far (a step of 1/t, whose regret is logarithmic in t).
 
@@ -22,7 +25,7 @@ to send them away, and most of the large slowdowns are theirs.
 
 At position −1 the account is exhausted. The scheduler then sends away the waiting jobs that are cheapest in
 the cloud until at most P per hundred running jobs wait, fewer at a lower position. So P is exceeded by the
-slack at most, whatever the estimates.
+slack at most, and by the credit if the runs under way end long before their estimates.
 """
 
 from __future__ import annotations

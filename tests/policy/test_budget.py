@@ -95,7 +95,7 @@ def test_the_credit_is_bounded_as_runs_may_end_before_their_estimates() -> None:
 
 
 def season(*, estimates: bool) -> float:
-    """300 jobs of 100 h start one an hour, and then no more come; what share of all run time was waited for."""
+    """300 jobs of 100 h start one an hour, then no more come; delays in percent of all run time."""
     one, mean_s = Account(), 100 * HOUR
     for hour in range(400):
         running = min(hour, 100, 400 - hour)

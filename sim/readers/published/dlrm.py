@@ -8,7 +8,6 @@ from sim.readers.published.job_table import JobTable
 from sim.readers.table import number_if_known
 from sim.trace import Trace
 
-
 #: Why instances of a role are no jobs where those of the other are read.
 ELSEWHERE = {
     "HN": "their role is not HN: they run on no GPU node",

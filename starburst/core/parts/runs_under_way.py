@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import isinf
 
-#: Parts of a scheduler second in which ends are summed. Sums of integers do not depend on their order, so that
-#: a restart, which adds the ends in another order, decides alike.
+#: Parts of a scheduler second in which ends are summed. Sums of integers do not depend on their order, so
+#: that a restart, which adds the ends in another order, decides alike.
 PARTS = 1_000_000
 
 
