@@ -237,7 +237,7 @@ class State:
     def pass_to(self, now: float) -> None:
         """Advance the time, and charge the running and waiting jobs to a calibrated budget."""
         if self.meter.calibrated:
-            self.meter.advance(now - self.now)
+            self.meter.advance(now - self.now, now)
         self.now = now
 
     def take(self, record: JobRecord, slots: tuple[Slot, ...]) -> None:

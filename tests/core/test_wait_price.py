@@ -77,8 +77,9 @@ def test_when_the_account_is_exhausted_the_cheapest_leave_until_it_recovers() ->
     desk.submit(job("dear", 2, hours=1), job("cheap", hours=1))
     desk.wait(HOUR / 4 * 0.4)
     assert (desk.phase("dear"), desk.phase("cheap")) == ("queued", "queued")
-    desk.now = desk.scheduler.next_wakeup()
-    desk.tell()
+    for _ in range(2):  # the first is where the rest of the run adds its full credit
+        desk.now = desk.scheduler.next_wakeup()
+        desk.tell()
     assert desk.now < HOUR / 4
     assert desk.phase("cheap") == "offloading"
     assert "as the wait budget is spent" in desk.why("cheap", "offloaded")

@@ -27,10 +27,8 @@ JOBS = {"phillylike_r24": 2000, "tab4_s1.0": 500, "doubled load": 3000}
 #: Number of open-loop budgets, 0.5 to 300 percent: enough to know what each realised increase costs there.
 #: The costs of few jobs jump from one budget to the next.
 OPEN = {"phillylike_r24": 14, "tab4_s1.0": 40, "doubled load": 14}
-
-
-#: Where a rival whose factor is tuned in hindsight is cheaper, and by which share of No-Wait's cost at most.
-LOSES = {("phillylike_r24", 25): 0.07, ("tab4_s1.0", 25): 0.08}
+#: Budgets, percent. The bill of so few jobs is chaotic: neighbouring budgets differ by a tenth of No-Wait's.
+BUDGETS = {"phillylike_r24": (5, 25), "tab4_s1.0": (5, 7, 10, 14, 18, 21, 25, 30), "doubled load": (5, 25)}
 
 
 @cache
@@ -53,12 +51,15 @@ def open_loop(name: str) -> tuple[float, Curve]:
 @needs_references
 @pytest.mark.parametrize("name", JOBS)
 def test_p_percent_are_p_percent_and_save_no_less_than_open_loop_does_there(name: str) -> None:
+    """Each budget holds; over the budgets, the bill is not above that of a factor tuned in hindsight."""
     jobs, spec = case(name)
     free, curve = open_loop(name)
-    for percent in (5, 25):
+    dearer = []
+    for percent in BUDGETS[name]:
         held = point(jobs, replace(spec, budget_percent=percent))
         assert held.increase == pytest.approx(percent, abs=2)
-        assert held.cost - cost_at(curve, held.increase) <= LOSES.get((name, percent), 0) * free, percent
+        dearer.append((held.cost - cost_at(curve, held.increase)) / free)
+    assert sum(dearer) <= 0, dearer
 
 
 @needs_references

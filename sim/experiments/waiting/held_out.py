@@ -12,6 +12,7 @@ import numpy as np
 from sim.engines import array_engine, core_engine
 from sim.experiments.shared import SHARED
 from sim.readers.formats import read
+from sim.readers.published.dlrm import read_dlrm
 from sim.run import estimates
 from sim.spec import Spec
 from sim.trace import Floats, Trace
@@ -35,18 +36,28 @@ class HeldOutCase:
     gpus_per_node: int
     #: Factor of the arrival times.
     pace: float = 1.0
+    #: The jobs from this number to before that one; None is the end of the log.
+    first: int = 0
+    last: int | None = None
+    #: Of the DLRM log: instances that ask for no GPU; each is one slot.
+    is_cn: bool = False
 
     @property
     def name(self) -> str:
         """The trace and the share that No-Wait sends away."""
-        return f"{self.file.replace('-', '_').split('_')[0]} {self.sends} %"
+        part = f" from job {self.first:,}" if self.first else ""
+        return f"{NAMES[self.file]}{' CN' * self.is_cn}{part} {self.sends} %"
 
     def trace(self) -> Trace:
         """Jobs that ask for GPUs and ran, without demands for CPUs and memory."""
-        whole = read(SHARED / "cases" / "traces" / self.file).trace
-        kept = np.flatnonzero((whole.gpus > 0) & (whole.duration_h > 0))
+        path = SHARED / "cases" / "traces" / self.file
+        whole = read_dlrm(path, None, "CN")[0] if self.is_cn else read(path).trace
+        kept = np.flatnonzero((self.is_cn | (whole.gpus > 0)) & (whole.duration_h > 0))[
+            self.first : self.last
+        ]
         none, one = np.zeros(len(kept)), np.ones(len(kept), np.int64)
-        gpus, hours, arrival_h = whole.gpus[kept], whole.duration_h[kept], whole.arrival_h[kept]
+        gpus = one if self.is_cn else whole.gpus[kept]
+        hours, arrival_h = whole.duration_h[kept], whole.arrival_h[kept]
         ids = [str(number) for number in range(len(kept))]
         starts = (arrival_h - arrival_h[0]) * self.pace
         return Trace(ids, starts, hours, gpus, none, none, one, gpus * hours)
@@ -67,12 +78,17 @@ NASA, DLRM, LORA = (
     "disaggregated_DLRM_trace.csv.gz",
     "lora_request_trace.csv.gz",
 )
-OPENB = "openb_pod_list_default.csv.gz"
+OPENB, LCG = "openb_pod_list_default.csv.gz", "LCG.swf.gz"
+NAMES = {NASA: "NASA", DLRM: "DLRM", LORA: "LoRA", OPENB: "openb", LCG: "LCG"}
 #: The final run; openb is one of the traces of the design.
 CASES = {
     "dlrm": [HeldOutCase(DLRM, sends, nodes, 1) for sends, nodes in ((10, 145), (30, 94), (60, 47))],
+    "cn": [HeldOutCase(DLRM, at, nodes, 1, is_cn=True) for at, nodes in ((10, 466), (30, 315), (60, 166))],
     "nasa": [HeldOutCase(NASA, at, 16, 8, pace) for at, pace in ((10, 0.9993), (30, 0.9255), (60, 0.3675))],
     "lora": [HeldOutCase(LORA, sends, nodes, 1) for sends, nodes in ((10, 4), (30, 2), (60, 1))],
+    "lcg": [
+        HeldOutCase(LCG, at, n, 8, first=60_000, last=70_000) for at, n in ((10, 81), (30, 46), (60, 23))
+    ],
     "openb": [HeldOutCase(OPENB, sends, nodes, 8) for sends, nodes in ((10, 5), (30, 3), (60, 1))],
 }
 

@@ -8,12 +8,18 @@ from sim.readers.published.job_table import JobTable
 from sim.readers.table import number_if_known
 from sim.trace import Trace
 
+#: Why instances of a role are no jobs where those of the other are read.
+ELSEWHERE = {
+    "HN": "their role is not HN: they run on no GPU node",
+    "CN": "their role is not CN: they run on no CPU node",
+}
 
-def read_dlrm(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
+
+def read_dlrm(path: Path, limit: int | None, role: str = "HN") -> tuple[Trace, list[str]]:
     """Instances of GPU nodes (role HN) that began and ended within the trace; their user is the application.
 
     An instance arrives at its creation and runs from scheduling to deletion. Those of CPU nodes (CN) run on
-    machines of their own, beside the GPU cluster.
+    machines of their own, beside the GPU cluster, and are read if that `role` is asked for.
     """
     amounts = ("cpu_request", "gpu_request", "memory_request")
     times = ("creation_time", "scheduled_time", "deletion_time")
@@ -24,7 +30,7 @@ def read_dlrm(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
         words=["role", "app_name"],
     )
     table.check(*amounts, *times)
-    table.leave_out(~table.are("role", ["HN"]), "their role is not HN: they run on no GPU node")
+    table.leave_out(~table.are("role", [role]), ELSEWHERE[role])
     table.leave_out(~table.known(*times), "they began before the trace or ended after it")
     run_s = table["deletion_time"] - table["scheduled_time"]
     table.leave_out(run_s < 0, "they end before they start")

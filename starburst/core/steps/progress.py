@@ -29,6 +29,7 @@ def progressed(state: State, event: Progress) -> None:
         return
     record.ends_at = state.now + left_s
     state.touch(record)
+    state.meter.runs(record, record.ends_at)
     if record.site is Site.CLUSTER:
         state.forecast.expect(record.id, record.ends_at)
         if state.prospects is not None:

@@ -100,7 +100,7 @@ def run_stalled(state: State, event: RunStalled) -> None:
 
 def _note_start(state: State, record: JobRecord) -> None:
     record.started_at = state.now
-    state.meter.runs(record)
+    state.meter.runs(record, state.released_at(record))
     record.refusals, record.refusal, record.stall = 0, "", ""
     if record.site is Site.CLUSTER:
         accepted(state)

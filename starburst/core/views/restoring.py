@@ -28,6 +28,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         state.load.sizes, state.load.size_sum = past.sizes, past.size_sum
         state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
     state.meter.account = known.account
+    state.meter.advance(0.0, known.now)
     state.tags, state.passed, state.refusals = known.tags.copy(), known.passed, known.refusals
     state.next_round, state.fleet.memory = known.next_round, known.memory
     names = {cap.name for cap in settings.caps}
@@ -77,7 +78,7 @@ def _take_over(state: State, record: JobRecord) -> None:
     if record.alive:
         state.unconfirmed_runs.add((record.id, record.attempt))
         if record.started_at is not None:
-            state.meter.runs(record)
+            state.meter.runs(record, state.released_at(record))
         if record.site is Site.CLUSTER:
             state.take(record, record.slots)
     if record.phase is Phase.RUNNING and record.look_at is not None:

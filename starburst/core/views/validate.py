@@ -118,8 +118,8 @@ def _meter(state: State) -> Iterator[str]:
     if state.meter.calibrated and state.meter.waiting != ours:
         yield f"the meter errs on who waits: {sorted(state.meter.waiting ^ ours)}"
     running = {r.id for r in state.jobs.values() if r.alive and r.started_at is not None}
-    if state.meter.calibrated and state.meter.running != running:
-        yield f"the meter errs on who runs: {sorted(state.meter.running ^ running)}"
+    if state.meter.calibrated and set(state.meter.running) != running:
+        yield f"the meter errs on who runs: {sorted(running.symmetric_difference(state.meter.running))}"
 
 
 def _cluster_slots(record: JobRecord) -> Iterator[Slot]:

@@ -1,0 +1,43 @@
+"""The rest of the runs under way, by their expected ends."""
+
+from __future__ import annotations
+
+import random
+from math import inf
+
+from starburst.core.parts.runs_under_way import RunsUnderWay
+
+
+def test_the_rest_shrinks_with_time_and_a_run_that_outlasts_its_estimate_has_none() -> None:
+    runs = RunsUnderWay()
+    runs.expect("a", 10)
+    runs.expect("b", 4)
+    runs.expect("unknown", inf)
+    assert [runs.rest_s(now) for now in (0, 3, 4, 9, 10, 99)] == [14, 8, 6, 1, 0, 0]
+    assert len(runs) == 3
+
+
+def test_an_end_that_moves_counts_once_and_a_run_that_is_over_no_more() -> None:
+    runs = RunsUnderWay()
+    runs.expect("a", 10)
+    runs.expect("a", 3)
+    runs.expect("b", 5)
+    runs.drop("b")
+    runs.drop("never began")
+    assert (list(runs), runs.rest_s(1), runs.rest_s(5)) == (["a"], 2, 0)
+    runs.expect("a", 8)
+    assert runs.rest_s(6) == 2
+
+
+def test_the_order_in_which_runs_are_told_does_not_matter() -> None:
+    """A restart tells them in another order, and has to decide alike."""
+    draw = random.Random(1)
+    ends = {str(n): draw.uniform(0, 1e6) / 3 for n in range(500)}
+    sums = set()
+    for _ in range(3):
+        names = draw.sample(sorted(ends), len(ends))
+        runs = RunsUnderWay()
+        for name in names:
+            runs.expect(name, ends[name])
+        sums.add(runs.rest_s(1000 / 7))
+    assert len(sums) == 1
