@@ -81,15 +81,17 @@ types: $(VENV)/.dev  ## mypy, strict
 
 check: lint types test  ## what a change must pass
 
-bench: $(VENV)/.dev  ## measure: 100,000 jobs in 1,000 queues; the store, and jobs a second, over both databases; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; a watched loop; a scheduler beside a busy API; applied Jobs taken in; Chakra beside kube-scheduler
+bench: $(VENV)/.dev  ## measure: 100,000 jobs in 1,000 queues; the store, and jobs a second, over both databases; 2,000 rented machines; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; a watched loop; a scheduler beside a busy API; applied Jobs taken in; Chakra's decisions on 5,000 nodes; Chakra beside kube-scheduler
 	$(BIN)/python -m bench.queue $(ARGS)
 	$(BIN)/python -m bench.store $(ARGS)
 	$(BIN)/python -m bench.throughput $(ARGS)
+	$(BIN)/python -m bench.machines $(ARGS)
 	$(BIN)/python -m bench.simulate $(ARGS)
 	$(BIN)/python -m bench.packing $(ARGS)
 	$(BIN)/python -m bench.iterator $(ARGS)
 	$(BIN)/python -m bench.http $(ARGS)
 	$(BIN)/python -m bench.adoption $(ARGS)
+	$(BIN)/python -m bench.planner $(ARGS)
 	$(BIN)/python -m bench.chakra $(ARGS)
 
 wheel: $(VENV)/.dev  ## build the wheel into dist/

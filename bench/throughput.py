@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ from starburst.store.store import Store
 from tests.postgres import server
 
 START = 1_767_571_200.0
+#: What a job's CPU time over PostgreSQL may be of that over SQLite; 1.25 on a quiet machine.
+LIMIT = 2.5
 #: Jobs that are submitted at once, and seconds between two submissions and between two reports.
 BULK, PACE_S, LOOK_S = 500, 1.0, 0.1
 NODES = tuple(Node(f"node-{i}", Resources.of(8, 96, 768)) for i in range(160))
@@ -153,6 +156,8 @@ def main() -> None:
     print(f"\n{jobs:,} jobs{'':<24}{'SQLite':>12}{'PostgreSQL':>12}{'ratio':>9}")
     for name, value in file.items():
         print(f"{name:<36}{value:>12,.2f}{remote[name]:>12,.2f}{remote[name] / max(value, 1e-9):>9.2f}")
+    if remote["CPU ms a job"] > LIMIT * file["CPU ms a job"]:
+        sys.exit(f"a job costs more than {LIMIT:g} times as much CPU over PostgreSQL as over SQLite")
 
 
 if __name__ == "__main__":

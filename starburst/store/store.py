@@ -300,8 +300,7 @@ class Store:
     def snapshot(self, *, waiting: bool = True) -> Snapshot:
         """The state that a scheduler restarts from: jobs not ended or not paid, instances not ended.
 
-        `waiting=False`: without the jobs that hold no room, for questions about room and machines.
-        """
+        Without `waiting`: no jobs that hold no room."""
         unfinished = jobs.c.phase.in_(LIVE_JOBS if waiting else [*ALIVE_JOBS, Phase.OFFLOADING.value])
         unpaid = jobs.c.phase.in_(ENDED_JOBS) & (jobs.c.open_bills > 0)
         open_instances = instances.c.phase.in_(LIVE_INSTANCES)
@@ -322,9 +321,12 @@ class Store:
 
     def fact(self, key: str) -> Any:
         """A JSON document by key; None if it was never stored."""
+        return None if (text := self.fact_text(key)) is None else json.loads(text)
+
+    def fact_text(self, key: str) -> str | None:
+        """The text of a JSON document."""
         with self.read() as conn:
-            body = conn.scalar(select(facts.c.body).where(facts.c.key == key))
-        return None if body is None else json.loads(body)
+            return conn.scalar(select(facts.c.body).where(facts.c.key == key))
 
     def set_fact(self, key: str, value: object) -> None:
         """Store a JSON document under a key."""
