@@ -15,7 +15,6 @@ from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
 from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import (
-    DEFAULT_RETRIES,
     MAX_RETRIES,
     PREFIX,
     JobHints,
@@ -301,17 +300,16 @@ def _retries(manifest: Field, wish: int | None, tasks: int) -> int:
     """The number of further attempts by Starburst: the annotation's, else the backoffLimit.
 
     A Kubernetes cluster applies the backoffLimit itself, within one run, where that is the same: it replaces
-    pods one by one, and a gang of which one task fails is run again as a whole.
+    pods one by one, and a gang of which one task fails is run again as a whole. Absent is 0: Kubernetes' six
+    would rent all machines of a gang six more times.
     """
     spec = manifest.at("spec")
     limit = spec.at("backoffLimit")
     allowed = limit.whole(0)
     if wish is not None:
         return wish
-    if limit.report.native:
-        if tasks == 1 or (spec.at("completions").whole(1) or tasks) > tasks:
-            return 0
-        allowed = DEFAULT_RETRIES if allowed is None else allowed
+    if limit.report.native and (tasks == 1 or (spec.at("completions").whole(1) or tasks) > tasks):
+        return 0
     return min(allowed or 0, MAX_RETRIES)
 
 
