@@ -121,3 +121,16 @@ def test_names_of_users_are_text(lively: Lively, client: httpx.Client) -> None:
     page = client.get("/users/%3Cb%3E&%2Fx")
     assert "User <b>&/x" in text(page.text)
     assert "<b>" not in page.text
+
+
+def test_a_clock_that_runs_faster_is_told_on_a_jobs_page_as_on_the_overview(
+    lively: Lively, client: httpx.Client
+) -> None:
+    store = lively.app_context.store
+    before = store.fact("clock")
+    store.set_fact("clock", {**before, "speed": 60.0})
+    try:
+        for path in ("/", "/jobs/sweep-x7k2p-1"):
+            assert "×60" in text(client.get(path).text)
+    finally:
+        store.set_fact("clock", before)

@@ -34,6 +34,8 @@ class JobStory:
     submission: Submission | None
     #: Micro-dollars that it owes for machines that have not ended.
     owed: int = 0
+    #: How many times as fast as wall time the scheduler's clock runs.
+    speed: float = 1.0
 
     @property
     def array(self) -> str:

@@ -89,6 +89,6 @@ def _of_job(
     submission = app_context.store.submission(row.id)
     up = app_context.scheduler() is not None
     owed = owed_by_job(queries.instance_records(app_context.store), now)[row.id] if row.open_bills else 0
-    chart = draw(row, story, now)
-    html = draw_page(render.JobStory(now, up, row, told, story, chart, submission, owed))
+    chart, speed = draw(row, story, now), queries.pace(app_context.store).speed
+    html = draw_page(render.JobStory(now, up, row, told, story, chart, submission, owed, speed))
     return page(request, html)
