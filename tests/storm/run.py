@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 from starburst.app.config.home import Home
 from starburst.store.store import Step, Store
 from tests.storm.faults import calls, crashes, machines, nodes  # noqa: F401 - they declare themselves
-from tests.storm.loop import StormLoop
+from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.cloud import ModelCloud
 from tests.storm.model.cluster import ModelCluster
 from tests.storm.model.marks import Marks
@@ -164,7 +164,15 @@ class Storm:
             line = f"{decision.subject}: {decision.reason}"
             self.story.append((now, line))
             self._digest.update(f"{now:.6f} {line}\n".encode())
+            if decision.kind == "launched":
+                self._regret(str(decision.numbers["jobs"]).partition(",")[0])
         self.verdict.stored(step)
+
+    def _regret(self, job_id: str) -> None:
+        """Its user may cancel it while a machine comes up for it."""
+        if self.weather.strikes("regretted", job_id):
+            after_s = self.weather.draw("regretted").uniform(0.0, 60.0)
+            of_world(lambda: self.loop.call_later(after_s, self.users.regret, job_id))
 
     def told(self, cpu_s: float) -> Told:
         """The result."""

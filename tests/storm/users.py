@@ -60,9 +60,11 @@ class Users:
         self.asked: dict[str, Asked] = {}
         self.refused: list[str] = []
         self._count = 0
+        self._store: Store | None = None
 
     async def submit(self, store: Store) -> None:
         """All the jobs, some of them in bursts."""
+        self._store = store
         draw, pause_s = self._draw, self._lasts_s / self._jobs
         while self._count < self._jobs:
             await asyncio.sleep(draw.expovariate(1 / pause_s) if draw.random() < 0.6 else 0.0)
@@ -97,6 +99,12 @@ class Users:
                 max_wait_s=draw.choice((0.0, 600.0)), runtime_estimate_s=draw.choice((60.0, None))
             )
             submitting.edit(store, rows, change, admin=True)
+
+    def regret(self, job_id: str) -> None:
+        """A user cancels this job."""
+        assert self._store is not None
+        if rows := queries.jobs(self._store, ids=[job_id]):
+            self._wish(self._store, rows, "cancel")
 
     def wished_away(self, metadata: dict[str, Any]) -> None:
         """A user deleted this Job in the cluster."""
