@@ -293,15 +293,17 @@ class Verdict:
         self._paid(store, books)
 
     def _guessed(self, name: str, ours: int, theirs: set[int]) -> bool:
-        """Whether a bill is as near as it can be where a cloud said nothing for hours.
+        """Whether a bill is as near as it can be where a cloud said nothing, for hours or from the first.
 
         It then goes from the machine's boot until SkyPilot took it down, or until its switch must have ended it.
         """
         vms = [vm for vm in self._storm.cloud.vms if vm.labels and vm.cluster.endswith(name)]
-        if not self._storm.weather.counts["all-dark"] or not vms:
+        struck = self._storm.weather.counts
+        if not vms or not struck["all-dark"] + struck["cloud-away"]:
             return False
         rate = self._storm.cloud.rate_of(vms[0]) * len(vms)
-        early, late = (rate.for_seconds(seconds).micro_usd + 1 for seconds in (BEFORE_BOOT_S, LATE_S))
+        early = rate.for_seconds(BEFORE_BOOT_S).micro_usd + 1
+        late = rate.for_seconds(LATE_S).micro_usd if struck["all-dark"] else 0
         return min(theirs) - early <= ours <= max(theirs) + late
 
     def _paid(self, store: Store, books: dict[str, int]) -> None:
