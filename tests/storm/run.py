@@ -20,6 +20,7 @@ from tests.storm.faults import calls, crashes, machines, nodes  # noqa: F401 - t
 from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.cloud import ModelCloud
 from tests.storm.model.cluster import ModelCluster
+from tests.storm.model.http import HttpClient
 from tests.storm.model.marks import Marks
 from tests.storm.process import SchedulerProcess
 from tests.storm.sandbox import START, Clock, new_store, sandbox
@@ -80,6 +81,7 @@ class Storm:
         self.process.heard = self._heard
         self.users = Users(ask.seed, ask.jobs, 0.7 * ask.days * DAY_S, self.cluster, max(self.nodes.values()))
         self.verdict = Verdict(self)
+        self.users.phases = self.verdict.phases
         self.story: list[tuple[float, str]] = []
         self._digest = hashlib.sha256()
 
@@ -89,6 +91,7 @@ class Storm:
             self.cluster.add_node(name, gpus)
         self.cluster.begin()
         with self.process.models(), Store.open(self.process.home.database) as asked:
+            self.users.http = HttpClient(self.process.home, asked, self.weather)
             self.process.start()
             await asyncio.sleep(5.0)
             winds = [

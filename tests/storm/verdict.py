@@ -41,8 +41,8 @@ CUTS = (
     "api",
     "wait",
 )
-#: Latest end that a machine's bill may be given where nobody tells it, seconds: its lease, and what its switch
-#: takes at most.
+#: By how much a machine's bill may be too long where nobody tells its end, seconds: its lease, and what its
+#: switch takes at most.
 LATE_S = 900 + DOWN_S + COARSE_S
 
 
@@ -188,6 +188,7 @@ class Verdict:
         storm = self._storm
         storm.marks.settle()
         self.checked["runs of tasks"] += len(storm.marks.all)
+        self.checked["submissions over HTTP"] += storm.users.over_http
         self.checked["actions"] += len(storm.process.carried_out)
         self.wrong += storm.process.failures[:3] + storm.process.never_done[:3]
         self.wrong += storm.marks.broken[:5] + storm.cluster.broken[:5]
@@ -295,7 +296,7 @@ class Verdict:
     def _guessed(self, name: str, ours: int, theirs: set[int]) -> bool:
         """Whether a bill is as near as it can be where a cloud said nothing, for hours or from the first.
 
-        It then goes from the machine's boot until SkyPilot took it down, or until its switch must have ended it.
+        It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it.
         """
         vms = [vm for vm in self._storm.cloud.vms if vm.labels and vm.cluster.endswith(name)]
         struck = self._storm.weather.counts

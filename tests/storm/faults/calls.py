@@ -21,6 +21,12 @@ chance("wait-cut", 0.05, "the stream of a SkyPilot request breaks")
 chance("listing-empty", 0.02, "SkyPilot lists nothing")
 chance("listing-short", 0.02, "SkyPilot's listing lacks one cluster")
 chance("cloud-throttles", 0.05, "the cloud's own API throttles")
+chance("http-cut-before", 0.1, "a submission over HTTP does not arrive, and its user hands it in again")
+chance(
+    "http-answer-lost",
+    0.1,
+    "a submission over HTTP is taken, its answer is lost, and its user hands it in again",
+)
 chance("regretted", 0.1, "a user cancels a job while a machine is being rented for it")
 chance("report-doubled", 0.05, "a site reports again what it reported, up to two hours later")
 chance("ssh-cut-before", 0.03, "ssh breaks before the exchange")

@@ -93,8 +93,8 @@ class CloudObserver:
         """All instances that this intent made, also terminated ones, found by our labels if need be.
 
         Raises:
-            SkyError: a cloud that has answered before does not answer now, and has not for less than `WORD_S`, or
-                the machine may live until somebody ends it.
+            SkyError: a cloud that has answered before does not answer now, and either has not for less than
+                `WORD_S`, or the machine may live until somebody ends it.
         """
         try:
             if machine.entry.instances:
@@ -189,9 +189,7 @@ class CloudObserver:
 
     def _may_live(self, machine: RentedMachine) -> bool:
         """Whether nothing but its cloud can tell that a machine that was asked for is over."""
-        return machine.entry.asked and not (
-            machine.entry.taken_down or self._switch_must_have_fired(machine)
-        )
+        return machine.entry.asked and not (machine.entry.taken_down or self._switch_must_have_fired(machine))
 
     def _switch_must_have_fired(self, machine: RentedMachine) -> bool:
         """Whether a machine has been silent for so long that its armed switch must have ended it."""
