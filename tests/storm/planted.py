@@ -126,7 +126,7 @@ PLANTED = {
         "starburst.core.state:State.current",
         "record.attempt != attempt or ",
         "",
-        (2, 14, 0.125, ("pod-evicted", "spot-taken", "report-doubled")),
+        (4, 14, 0.125, ("pod-evicted", "spot-taken", "report-doubled")),
     ),
     "no-grace-after-a-cut": Planted(
         "a machine that does not answer is ended at once",
@@ -216,7 +216,7 @@ PLANTED = {
         f"{_SKY}.machines.teardown:clear",
         "if await _nothing_left(machine, observer):",
         "if True:",
-        (1, 14, 0.125, ("down-lies", "ssh-cut-before")),
+        (1, 14, 0.125, ("sky-forgets", "tags-lost", "spot-taken", "ended-by-hand")),
     ),
     "launch-under-way-forgotten": Planted(
         "an end does not wait for a launch that is under way",
@@ -244,7 +244,7 @@ PLANTED = {
         f"{_SKY}.machines.liveness_watch:LivenessWatch._settle",
         "machine.lost_node()",
         "machine.gone()",
-        (2, 14, 0.125, ("ended-by-hand", "spot-taken")),
+        (3, 14, 0.125, ("ended-by-hand", "spot-taken")),
     ),
     "failed-task-alone": Planted(
         "a task that fails leaves the others of its gang running",
@@ -258,7 +258,7 @@ PLANTED = {
         f"{_SKY}.runs.run_table:RunTable.save",
         "save_run(self._context.journal, entry)",
         "pass",
-        (12, 14, 0.125, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
+        (111, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
     ),
     "machine-not-journaled": Planted(
         "rented machines are not written down",
@@ -272,6 +272,7 @@ PLANTED = {
         f"{_SKY}.machines.machine:RentedMachine.greet",
         '{"after_s": self.switch_s}',
         "None",
+        (204, 20, 0.1, ()),
     ),
     "watch-stays-expired": Planted(
         "a watch that is told 410 does not list again",
@@ -353,11 +354,13 @@ PLANTED = {
         "starburst.core.steps.admission:expire",
         "state.deadlines.pop_due(state.now)",
         "None",
+        (204, 20, 0.1, ()),
     ),
     "start-is-lost": Planted(
         "a start is announced and not asked for",
         f"{_LIFE}:start",
         "    state.do(StartRun(record.job.id, record.attempt, site, slots))\n",
         "",
+        (8, 14, 0.125, ()),
     ),
 }

@@ -187,6 +187,7 @@ class ModelCloud(FakeSky):
                     self.marks.ends(key, task.exit["ended_at"], code)
                 elif dead:
                     self.marks.ends(key, until, None)
+                    task.exit = exit_of(None, "its machine", until)  # its lease means nothing any more
 
 
 class ModelLine(Line):
