@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.store.store import Store
+from starburst.web.app import make_app
+from starburst.web.context import AppContext
 from tests.storm.weather import Weather
 
 T = TypeVar("T")
@@ -23,9 +25,6 @@ class HttpClient:
     """One user's line to an API that has no tokens."""
 
     def __init__(self, home: Home, store: Store, weather: Weather) -> None:
-        from starburst.web.app import make_app  # a second of imports
-        from starburst.web.context import AppContext
-
         self._weather = weather
         self._app = make_app(AppContext(home, store), HttpConfig())
 
