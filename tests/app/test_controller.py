@@ -20,6 +20,7 @@ from starburst.app.daemon.performer import TRIES
 from starburst.domain.job import Site
 from starburst.runs.ports import Report, Run
 from starburst.store.listings import queries
+from starburst.store.store import Store
 from tests.app.fakes import FakeSite, World
 from tests.app.life import SETTINGS, a_world, living
 from tests.app.virtual import run, wall
