@@ -38,7 +38,7 @@ postgres: $(VENV)/.dev  ## the store, and what stands on it, over PostgreSQL (De
 	$(BIN)/python -m pytest -n 2 --dist worksteal --postgres $(SUITE) $(ARGS)
 
 ray: $(VENV)/.dev  ## the tests that need Ray, of which they start two nodes
-	$(BIN)/python -m pytest -m ray tests/sim $(ARGS)
+	$(BIN)/python -m pytest -m ray tests/sim tests/storm $(ARGS)
 
 gangs: $(VENV)/.dev  ## torchrun, JobSets, Ray and a batch script on kubelets and rented machines, with PyTorch and Ray from PyPI
 	$(BIN)/python -m pytest -m gangs -s tests/gangs $(ARGS)

@@ -20,6 +20,7 @@ from starburst.app.daemon.performer import TRIES
 from starburst.domain.job import Site
 from starburst.runs.ports import Report, Run
 from starburst.store.listings import queries
+from starburst.store.store import Store
 from tests.app.fakes import FakeSite, World
 from tests.app.life import SETTINGS, a_world, living
 from tests.app.virtual import run, wall
@@ -328,3 +329,30 @@ def test_a_second_scheduler_is_refused_with_one_line(tmp_path: Path):
     assert second.stderr.splitlines() == [
         f"error: {tmp_path}: another starburst runs here (pid {os.getpid()}); stop it, or set STARBURST_HOME"
     ]
+
+
+def test_a_stop_that_is_repeated_while_the_first_goes_on_outlives_a_crash_after_the_first(path: Path):
+    async def main() -> None:
+        stops = asyncio.Event()
+
+        class SlowToStop(FakeSite):
+            async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
+                if grace_s:  # it takes a while, as behind an API server that throttles
+                    await stops.wait()
+                else:  # the process dies before this one is answered
+                    await asyncio.sleep(1e6)
+
+        async with living(path, a_world(2), cluster=SlowToStop) as life:
+            life.submit(job("a", 2, grace_s=30.0))
+            await life.until(a="running")
+            life.users.cancel(["a"], wall())
+            await life.until(a="stopping")
+            life.users.cancel(["a"], wall(), now=True)
+            while life.kinds("a").count("stopping") < 2:
+                await asyncio.sleep(0.1)
+            stops.set()
+            await asyncio.sleep(1.0)
+        with Store.open(path) as store:
+            assert [action.grace_s for action in store.pending_actions()] == [0.0]
+
+    run(main())

@@ -1,4 +1,4 @@
-"""Runs seeds over processes and says what was wrong: `python -m tests.storm --seeds 1..100`."""
+"""Runs seeds over processes or on Ray and says what was wrong: `python -m tests.storm --seeds 1..100`."""
 
 from __future__ import annotations
 
@@ -7,41 +7,48 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
-from multiprocessing import get_context
-from typing import TypeVar
 
-from tests.storm.planted import PLANTED, hunted
+from sim.errors import SimulationError
+from sim.on_ray import check_address
+from tests.storm.planted import PLANTED, hunt
+from tests.storm.promises import held
 from tests.storm.run import Ask, Told, run
 from tests.storm.shrink import shrunk, told_as_story
+from tests.storm.spread import spread
 from tests.storm.weather import FAULTS
-
-A, B = TypeVar("A"), TypeVar("B")
 
 
 def main() -> None:
     """Run, and exit with 1 if anything was wrong."""
     parser = argparse.ArgumentParser(prog="tests.storm", description=__doc__)
-    parser.add_argument("--seeds", default="1..20", help="A..B, or one")
+    parser.add_argument(
+        "--seeds", help="A..B, or one; without: 1..20, and of each planted bug the seed that finds it"
+    )
     parser.add_argument("--fresh", type=int, metavar="N", help="in place of --seeds, N that only today has")
     parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--days", type=float, default=1.0)
     parser.add_argument("--faults", help="only these, with commas; none: all goes well")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--on", default="", metavar="ray://HOST:PORT", help="on a Ray cluster that exists")
     parser.add_argument("--shrink", action="store_true", help="reduce the first seed that fails, and tell it")
     parser.add_argument("--planted", nargs="*", metavar="BUG", help="run with each planted bug, or these")
+    parser.add_argument("--table", action="store_true", help="what each promise was held to, as a table")
     parser.add_argument("--list", action="store_true", help="list the faults")
     args = parser.parse_args()
     if args.list:
         for fault in FAULTS.values():
             print(f"{fault.name:20} {fault.what}")
         return
-    if args.planted is not None:
-        sys.exit(_plant(args.planted or sorted(PLANTED), args))
-    sys.exit(_run(args))
+    try:
+        if args.on:
+            check_address("--on", args.on)
+        sys.exit(_run(args) if args.planted is None else _plant(args.planted or sorted(PLANTED), args))
+    except SimulationError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 def _run(args: argparse.Namespace) -> bool:
@@ -49,7 +56,7 @@ def _run(args: argparse.Namespace) -> bool:
     began, bad, counts, checked = time.perf_counter(), list[Told](), Counter[str](), Counter[str]()
     virtual_s = cpu_s = 0.0
     seeds = 0
-    for told in _mapped(run, _asks(args), args.processes):
+    for told in spread(run, list(_asks(args)), on=args.on, processes=args.processes):
         seeds += 1
         counts += told.counts
         checked += told.checked
@@ -70,28 +77,29 @@ def _run(args: argparse.Namespace) -> bool:
     never = sorted(FAULTS.keys() - counts.keys())
     if never:
         print(f"never: {', '.join(never)}")
+    if args.table:
+        print(held(checked, seeds, virtual_s, counts))
     if bad and args.shrink:
         print(told_as_story(shrunk(min(bad, key=lambda one: one.ask.seed))))
     return bool(bad)
 
 
-def _plant(names: Iterable[str], args: argparse.Namespace) -> bool:
+def _plant(names: Sequence[str], args: argparse.Namespace) -> bool:
     """Hunt each planted bug; whether one was not found."""
-    missed, asks, names = list[str](), list(_asks(args)), list(names)
-    for name, found in zip(names, _mapped(partial(_hunt, asks), names, args.processes), strict=True):
-        missed += [] if found is not None else [name]
+    missed = set(names)
+    asks = list(_asks(args)) if args.seeds or args.fresh else None
+    for name, found in spread(partial(hunt, asks), names, on=args.on, processes=args.processes):
+        missed -= {name} if found else set()
         how = f"seed {found.ask.seed}: {found.wrong[0][:90]}" if found else "NOT FOUND"
         print(f"{name:28} {how}", flush=True)
-    print(f"{len(names) - len(missed)} of {len(names)} found; not found: {', '.join(missed) or 'none'}")
+    print(
+        f"{len(names) - len(missed)} of {len(names)} found; not found: {', '.join(sorted(missed)) or 'none'}"
+    )
     return bool(missed)
 
 
-def _hunt(asks: list[Ask], name: str) -> Told | None:
-    return hunted(PLANTED[name], asks)
-
-
 def _asks(args: argparse.Namespace) -> Iterator[Ask]:
-    first, _, last = args.seeds.partition("..")
+    first, _, last = (args.seeds or "1..20").partition("..")
     seeds = range(int(first), int(last or first) + 1)
     if args.fresh is not None:
         today = int(f"{datetime.now(timezone.utc):%Y%m%d}") * 1000
@@ -99,15 +107,6 @@ def _asks(args: argparse.Namespace) -> Iterator[Ask]:
     faults = None if args.faults is None else frozenset(args.faults.split(",")) - {"none"}
     for seed in seeds:
         yield Ask(seed, args.jobs, args.days, faults)
-
-
-def _mapped(call: Callable[[A], B], items: Iterable[A], processes: int) -> Iterator[B]:
-    """The results in order, over processes."""
-    if processes == 1:
-        yield from map(call, items)
-        return
-    with ProcessPoolExecutor(processes, mp_context=get_context("forkserver")) as pool:
-        yield from pool.map(call, items)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,14 @@ class Planted:
     where: str
     old: str
     new: str
+    #: A run that finds it: seed, jobs, days, and what else goes wrong there.
+    found_by: tuple[int, int, float, tuple[str, ...]] = (8, 6, 0.05, ())
+
+    @property
+    def ask(self) -> Ask:
+        """The run that finds it."""
+        seed, jobs, days, faults = self.found_by
+        return Ask(seed, jobs, days, frozenset(faults))
 
     def function(self) -> FunctionType:
         """The function that is changed."""
@@ -71,6 +79,11 @@ class Planted:
             function.__code__ = good
 
 
+def hunt(asks: Iterable[Ask] | None, name: str) -> tuple[str, Told | None]:
+    """A planted bug, and the first of these runs that found it; without `asks` it is the bug's own."""
+    return name, hunted(PLANTED[name], asks or [PLANTED[name].ask])
+
+
 def hunted(bug: Planted, asks: Iterable[Ask]) -> Told | None:
     """The first run in which something was wrong with the bug; None if there is none."""
     with bug.planted():
@@ -98,25 +111,29 @@ PLANTED = {
         "an action is marked as done before it is carried out",
         "starburst.app.daemon.performer:Performer._after",
         "        error = await self._try(action, _tries",
-        "        await self._done(action.key)\n        error = await self._try(action, _tries",
+        "        self._owed.clear()\n        await self._done(action.key)\n"
+        "        error = await self._try(action, _tries",
     ),
     "stop-is-not-repeated": Planted(
         "a call of a site that fails is given up, also a stop or an end",
         "starburst.app.daemon.performer:Performer._try",
         "if attempt == tries:",
         "if attempt == 1:",
+        (3, 14, 0.125, ("api-away", "api-refuses", "api-not-reached")),
     ),
     "stale-report-taken": Planted(
         "a report of an earlier attempt counts for the present one",
         "starburst.core.state:State.current",
         "record.attempt != attempt or ",
         "",
+        (4, 14, 0.125, ("pod-evicted", "spot-taken", "report-doubled")),
     ),
     "no-grace-after-a-cut": Planted(
         "a machine that does not answer is ended at once",
         f"{_MACHINES}:fence",
         _GRACE,
         _GRACE.replace(" or fence_at(state) > state.now", "").replace("state.settings.unreachable_s", "1.0"),
+        (3, 14, 0.125, ("ssh-cut-before", "cut-off")),
     ),
     "slots-not-given-back": Planted(
         "the nodes of an ended run stay taken",
@@ -129,12 +146,14 @@ PLANTED = {
         f"{_LIFE}:finish",
         "    state.unreserve(record)\n",
         "",
+        (111, 30, 0.25, ("ends-by-itself",)),
     ),
     "lease-not-renewed": Planted(
         "leases of rented machines are not renewed",
         "starburst.app.daemon.reaper:Reaper._renew",
         "self._cloud.renew(ids)",
         "self._cloud.renew([])",
+        (8, 14, 0.125, ()),
     ),
     "reaper-ends-what-is-claimed": Planted(
         "the reaper ends machines that are in use",
@@ -147,6 +166,7 @@ PLANTED = {
         "starburst.store.store:Store._put",
         "[rows.action(item) for item in asked.values()]",
         "[]",
+        (2, 14, 0.125, ("killed", "crash-after-commit")),
     ),
     "requests-not-taken": Planted(
         "a request stays in the store after its step",
@@ -177,6 +197,7 @@ PLANTED = {
         f"{_SKY}.machines.machine:RentedMachine.book",
         "if begun and entry.launched_at is not None:",
         "if False:",
+        (21, 20, 0.15, ("clock-wrong",)),
     ),
     "share-not-paid": Planted(
         "the bill of a machine is not divided among its jobs",
@@ -195,72 +216,84 @@ PLANTED = {
         f"{_SKY}.machines.teardown:clear",
         "if await _nothing_left(machine, observer):",
         "if True:",
+        (1, 14, 0.125, ("sky-forgets", "tags-lost", "spot-taken", "ended-by-hand")),
     ),
     "launch-under-way-forgotten": Planted(
         "an end does not wait for a launch that is under way",
         f"{_SKY}.lifecycle:live",
         "while starting is not None and not starting.done():",
         "while False:",
+        (334, 30, 0.1, ("regretted", "sky-slow")),
     ),
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
-        f"{_SKY}.machines.liveness:liveness_of",
-        "return Liveness.GONE if surely_over else Liveness.UNKNOWN",
-        "return Liveness.GONE",
+        f"{_SKY}.machines.observer:CloudObserver.instances_of",
+        " or self._may_live(machine)",
+        "",
+        (5, 15, 0.15, ("all-dark",)),
     ),
     "gang-ends-with-its-first": Planted(
         "a run of several tasks is over with the first of them",
         f"{_SKY}.runs.run_table:RunTable.advance",
         "if all(rank.over for rank in entry.ranks):",
         "if any(rank.over for rank in entry.ranks):",
+        (204, 20, 0.1, ()),
     ),
     "gang-not-stopped": Planted(
         "a gang that lost one of its machines begins anew while the others work",
         f"{_SKY}.machines.liveness_watch:LivenessWatch._settle",
         "machine.lost_node()",
         "machine.gone()",
+        (3, 14, 0.125, ("ended-by-hand", "spot-taken")),
     ),
     "failed-task-alone": Planted(
         "a task that fails leaves the others of its gang running",
         f"{_SKY}.runs.run_table:RunTable.advance",
         "if decided or any(rank.over and not rank.succeeded for rank in entry.ranks):",
         "if False:",
+        (204, 20, 0.1, ()),
     ),
     "sky-run-not-journaled": Planted(
         "runs on rented machines are not written down",
         f"{_SKY}.runs.run_table:RunTable.save",
         "save_run(self._context.journal, entry)",
         "pass",
+        (111, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
     ),
     "machine-not-journaled": Planted(
         "rented machines are not written down",
         f"{_SKY}.machines.machine:RentedMachine.save",
         "save_machine(self.context.journal, self.entry)",
         "pass",
+        (1, 14, 0.125, ("killed", "killed-in-a-row")),
     ),
     "switch-not-armed": Planted(
         "the shutdown switch of a machine is not set",
         f"{_SKY}.machines.machine:RentedMachine.greet",
         '{"after_s": self.switch_s}',
         "None",
+        (204, 20, 0.1, ()),
     ),
     "watch-stays-expired": Planted(
         "a watch that is told 410 does not list again",
         "starburst.kube.reflector:Reflector.run",
         '                    self._version = ""\n',
         "",
+        (1, 14, 0.125, ("watch-expired", "api-forgets")),
     ),
     "end-with-live-pods": Planted(
         "a run on the cluster is over while its pods live",
         f"{_KUBE}.runs.registry:RunObject.end",
         "        if self.active:\n            return None\n",
         "",
+        (1, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
     ),
     "started-when-created": Planted(
         "a run on the cluster counts as started without a pod",
         f"{_KUBE}.runs.registry:RunObject.started",
         "begun >= max(1, self.view.parallelism)",
         "True",
+        (1, 14, 0.125, ("chakra-away", "pod-lingers")),
     ),
     "failure-is-success": Planted(
         "a command that fails has succeeded",
@@ -273,6 +306,7 @@ PLANTED = {
         f"{_LIFE}:_worth_a_retry",
         "record.failures < record.job.retries",
         "record.failures <= record.job.retries",
+        (204, 20, 0.1, ()),
     ),
     "cancel-queues-again": Planted(
         "a cancelled run queues again",
@@ -285,41 +319,48 @@ PLANTED = {
         "starburst.core.steps.prerequisites:follow",
         "            record.awaits += (name,)\n",
         "",
+        (1, 14, 0.125, ()),
     ),
     "dependants-forgotten": Planted(
         "the end of a job frees none that come after it",
         "starburst.core.steps.prerequisites:over",
         "            state.freed.append(name)",
         "            pass",
+        (1, 14, 0.125, ()),
     ),
     "hold-ignored": Planted(
         "a held job runs all the same",
         "starburst.core.steps.unblocking:hold_requested",
         "    record.held = True\n",
         "",
+        (1, 14, 0.125, ()),
     ),
     "cap-ignored": Planted(
         "what is spent keeps nobody from renting",
         "starburst.core.steps.budget:short",
         "if cost > 0 and not standing.has(cost + others):",
         "if False:",
+        (236, 20, 0.2, ()),
     ),
     "unknown-runs-live-on": Planted(
         "a run that its site does not know after a restart counts as alive",
         "starburst.core.scheduler:_synced",
         "(job_id, attempt) not in event.known",
         "False",
+        (1, 14, 0.125, ("deleted-while-down", "killed")),
     ),
     "wait-never-ends": Planted(
         "a wait that is over is not noticed",
         "starburst.core.steps.admission:expire",
         "state.deadlines.pop_due(state.now)",
         "None",
+        (204, 20, 0.1, ()),
     ),
     "start-is-lost": Planted(
         "a start is announced and not asked for",
         f"{_LIFE}:start",
         "    state.do(StartRun(record.job.id, record.attempt, site, slots))\n",
         "",
+        (8, 14, 0.125, ()),
     ),
 }

@@ -17,9 +17,10 @@ from tempfile import mkdtemp
 from starburst.app.config.home import Home
 from starburst.store.store import Step, Store
 from tests.storm.faults import calls, crashes, machines, nodes  # noqa: F401 - they declare themselves
-from tests.storm.loop import StormLoop
+from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.cloud import ModelCloud
 from tests.storm.model.cluster import ModelCluster
+from tests.storm.model.http import HttpClient
 from tests.storm.model.marks import Marks
 from tests.storm.process import SchedulerProcess
 from tests.storm.sandbox import START, Clock, new_store, sandbox
@@ -80,6 +81,7 @@ class Storm:
         self.process.heard = self._heard
         self.users = Users(ask.seed, ask.jobs, 0.7 * ask.days * DAY_S, self.cluster, max(self.nodes.values()))
         self.verdict = Verdict(self)
+        self.users.phases = self.verdict.phases
         self.story: list[tuple[float, str]] = []
         self._digest = hashlib.sha256()
 
@@ -89,6 +91,7 @@ class Storm:
             self.cluster.add_node(name, gpus)
         self.cluster.begin()
         with self.process.models(), Store.open(self.process.home.database) as asked:
+            self.users.http = HttpClient(self.process.home, asked, self.weather)
             self.process.start()
             await asyncio.sleep(5.0)
             winds = [
@@ -164,7 +167,15 @@ class Storm:
             line = f"{decision.subject}: {decision.reason}"
             self.story.append((now, line))
             self._digest.update(f"{now:.6f} {line}\n".encode())
+            if decision.kind == "launched":
+                self._regret(str(decision.numbers["jobs"]).partition(",")[0])
         self.verdict.stored(step)
+
+    def _regret(self, job_id: str) -> None:
+        """Its user may cancel it while a machine comes up for it."""
+        if self.weather.strikes("regretted", job_id):
+            after_s = self.weather.draw("regretted").uniform(0.0, 60.0)
+            of_world(lambda: self.loop.call_later(after_s, self.users.regret, job_id))
 
     def told(self, cpu_s: float) -> Told:
         """The result."""

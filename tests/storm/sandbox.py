@@ -22,6 +22,7 @@ from starburst.app.reading import requests
 from starburst.clouds.sky.attendance import Activity
 from starburst.store.store import Store
 from tests.storm.loop import StormLoop
+from tests.storm.model.http import inline
 
 #: A Monday; windows of caps are those of the calendar.
 START = 1_767_571_200.0
@@ -61,7 +62,9 @@ class Clock:
 class _Reader:
     """Reads manifests here instead of in another process."""
 
-    read = staticmethod(requests.read)
+    @staticmethod
+    def read(*question: Any, gone: object = None) -> Any:
+        return requests.read(*question)
 
 
 @cache
@@ -104,6 +107,8 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         "secrets.choice": draw.choice,
         "random.Random": Seeded,
         "starburst.app.reading.adopted.shared": _Reader,
+        "starburst.web.submission_limits.shared": _Reader,
+        "anyio.to_thread.run_sync": inline,
         "starburst.clouds.sky.attendance.PAUSES_S": {
             Activity.CHANGING: 5.0,
             Activity.STEADY: 45.0,

@@ -9,10 +9,12 @@ from collections import Counter
 
 import pytest
 
+from tests.sim.ray_cluster import two_nodes
 from tests.storm import shrink
 from tests.storm.planted import PLANTED, hunted
 from tests.storm.run import Ask, Told, run
 from tests.storm.shrink import shrunk, told_as_story
+from tests.storm.spread import spread
 from tests.storm.weather import FAULTS
 
 SMALL = Ask(seed=2, jobs=4, days=0.05)
@@ -32,6 +34,14 @@ def test_a_seed_is_one_run_byte_for_byte_in_any_process() -> None:
         check=True,
     )
     assert elsewhere.stdout.strip() == here.digest
+
+
+@pytest.mark.ray
+def test_seeds_on_ray_are_those_of_this_machine() -> None:
+    asks = [Ask(seed, jobs=3, days=0.02) for seed in (2, 8)]
+    with two_nodes() as address:
+        there = {told.ask: told.digest for told in spread(run, asks, on=address, processes=None)}
+    assert there == {ask: run(ask).digest for ask in asks}
 
 
 @pytest.mark.parametrize("name", sorted(PLANTED))

@@ -13,7 +13,7 @@ from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
 from starburst.app.reading.sources import ManifestText
 from starburst.clusters.kubernetes.runs.identity import adopted_id
-from starburst.domain.job import OWNER, JobEdit
+from starburst.domain.job import OWNER, JobEdit, Phase
 from starburst.kube import names
 from starburst.kube.resources import JOBS
 from starburst.store.errors import StoreError
@@ -21,9 +21,12 @@ from starburst.store.listings import queries
 from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 from tests.storm.model.cluster import ModelCluster
+from tests.storm.model.http import HttpClient, LostError
 
 #: Where applied jobs lie, and their share.
 NAMESPACE, APPLIED = "team", 0.2
+#: Share of the other jobs that come over HTTP.
+OVER_HTTP = 0.3
 USERS, QUEUES = ("ada", "bob", "cid"), ("research", "vision", "batch")
 #: What users ask for; phases in which a wish comes at a bad moment, and in which none does anything.
 WISHES = ("cancel", "cancel", "hold", "hold", "release", "requeue", "edit")
@@ -58,15 +61,23 @@ class Users:
         self._draw = Random(f"{seed}/users")
         self._jobs, self._lasts_s, self._largest = jobs, lasts_s, largest
         self.asked: dict[str, Asked] = {}
+        #: Of each job the scheduler knows, as stored.
+        self.phases: dict[str, Phase] = {}
         self.refused: list[str] = []
         self._count = 0
+        self._store: Store | None = None
+        #: What those who use HTTP talk to, and who does.
+        self.http: HttpClient | None = None
+        self._ways = Random(f"{seed}/ways")
+        self.over_http = 0
 
     async def submit(self, store: Store) -> None:
         """All the jobs, some of them in bursts."""
+        self._store = store
         draw, pause_s = self._draw, self._lasts_s / self._jobs
         while self._count < self._jobs:
             await asyncio.sleep(draw.expovariate(1 / pause_s) if draw.random() < 0.6 else 0.0)
-            self._hand_in(store)
+            await self._hand_in(store)
 
     async def meddle(self, store: Store) -> None:
         """Cancel, hold, release, requeue and edit, for ever; rather what is just on its way somewhere."""
@@ -74,10 +85,10 @@ class Users:
         while True:
             await asyncio.sleep(draw.expovariate(20 / self._lasts_s))
             pending = [name for name in self.asked if not self.asked[name].cancelled]
-            rows = [row for row in queries.jobs(store, ids=pending[-20:]) if row.phase not in OVER]
-            rows = [row for row in rows if row.phase in UNDER_WAY] or rows
-            if rows:
-                self._wish(store, [draw.choice(rows)], draw.choice(WISHES))
+            live = [name for name in pending[-20:] if self.phases.get(name, "queued") not in OVER]
+            live = [name for name in live if self.phases.get(name) in UNDER_WAY] or live
+            if live and (rows := queries.jobs(store, ids=[draw.choice(live)])):
+                self._wish(store, rows, draw.choice(WISHES))
 
     def _wish(self, store: Store, rows: list[JobRow], wish: str) -> None:
         draw, mine = self._draw, self.asked[rows[0].id]
@@ -98,6 +109,12 @@ class Users:
             )
             submitting.edit(store, rows, change, admin=True)
 
+    def regret(self, job_id: str) -> None:
+        """A user cancels this job."""
+        assert self._store is not None
+        if rows := queries.jobs(self._store, ids=[job_id]):
+            self._wish(self._store, rows, "cancel")
+
     def wished_away(self, metadata: dict[str, Any]) -> None:
         """A user deleted this Job in the cluster."""
         job_id = metadata["labels"].get(names.JOB) or adopted_id(metadata["name"], metadata["uid"])
@@ -108,21 +125,17 @@ class Users:
         """Release whatever is held."""
         submitting.release(store, queries.jobs(store, ids=list(self.asked)), by="")
 
-    def _hand_in(self, store: Store) -> None:
+    async def _hand_in(self, store: Store) -> None:
         self._count += 1
         manifest, mine = self._manifest(self._count)
         if self._draw.random() < APPLIED and not self._cluster.is_away:
             self._apply(manifest, mine)
             return
-        source = ManifestText(f"job-{self._count}.yaml", json.dumps(manifest))
-        try:
-            found = submitting.read_sources(
-                store, [source], self._draw.choice(USERS), submitter=OWNER, seed=f"s{self._count}"
-            )
-            keys = submitting.submit(store, found, allow_unsatisfiable=True)
-        except (UserError, StoreError) as error:
-            self.refused.append(str(error))
-            return
+        user = self._draw.choice(USERS)
+        if self.http is not None and self._ways.random() < OVER_HTTP:
+            keys = await self._post(self.http, manifest)
+        else:
+            keys = self._submit(store, manifest, user)
         for key in keys:
             marks = manifest["metadata"]["annotations"]
             after = (marks.get("starburst.io/after-ok"), marks.get("starburst.io/after-any"))
@@ -130,6 +143,29 @@ class Users:
             if (span := marks.get("starburst.io/array")) is not None:
                 one.array = f"array of job-{self._count}"
                 one.at_once = int(span.partition("%")[2]) if "%" in span else None
+
+    def _submit(self, store: Store, manifest: dict[str, Any], user: str) -> list[dict[str, Any]]:
+        """As from the command line; the acknowledged jobs."""
+        source = ManifestText(f"job-{self._count}.yaml", json.dumps(manifest))
+        try:
+            found = submitting.read_sources(store, [source], user, submitter=OWNER, seed=f"s{self._count}")
+            return submitting.submit(store, found, allow_unsatisfiable=True)
+        except (UserError, StoreError) as error:
+            self.refused.append(str(error))
+            return []
+
+    async def _post(self, http: HttpClient, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+        """Over HTTP, again until an answer comes; jobs of which nobody heard run, too."""
+        while True:
+            try:
+                status, answer = await http.post("/api/v1/jobs", manifest)
+            except LostError:
+                await asyncio.sleep(5.0)
+                continue
+            self.over_http += 1
+            if status != 201:
+                self.refused.append(f"{status}: {answer}")
+            return answer if status == 201 else []
 
     def _apply(self, manifest: dict[str, Any], mine: tuple[int, int, int]) -> None:
         """As with kubectl; such a job comes after no other."""

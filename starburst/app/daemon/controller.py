@@ -194,6 +194,7 @@ class Controller:
     def _repay(self, actions: Sequence[Action]) -> dict[Site, list[asyncio.Task[None]]]:
         """Start the actions that were pending when the previous process ended; their tasks by site."""
         owed: dict[Site, list[asyncio.Task[None]]] = {site: [] for site in Site}
+        self._performer.owe(actions)
         for action in actions:
             site = action.site if isinstance(action, StartRun | StopRun) else Site.CLOUD
             owed[site].append(self._performer.perform(action))
@@ -293,6 +294,7 @@ class Controller:
             nodes=self.scheduler.state.capacity.nodes,
             offers=list(self.scheduler.state.fleet.offers.values()),
         )
+        self._performer.owe(actions)
         await self._outlast("step", lambda: self._store.commit(taken))
         stored = time.perf_counter()
         self._announce(changes, batch)
@@ -367,5 +369,10 @@ class Controller:
         return await self._store.in_order(lambda: self._store.submissions(job_ids))
 
     async def _mark_done(self, keys: Sequence[str]) -> Mapping[str, None]:
-        await self._outlast("done", lambda: self._store.actions_done(keys, self.now()))
+        await self._outlast("done", lambda: self._done(keys))
         return dict.fromkeys(keys)
+
+    def _done(self, keys: Sequence[str]) -> None:
+        """Mark actions as done, in the store's thread: one that a step asked for again meanwhile is not."""
+        if done := [key for key in keys if not self._performer.owes(key)]:
+            self._store.actions_done(done, self.now())

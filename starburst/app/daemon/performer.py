@@ -5,7 +5,8 @@ after all tries is undone, because its outcome is unknown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -65,8 +66,18 @@ class Performer:
         self._tasks = TaskSet()
         self._count = count()
         self._last: dict[str, asyncio.Task[None]] = {}
+        #: How often each action has yet to be performed, by key.
+        self._owed: Counter[str] = Counter()
         #: Errors of starts and launches that were given up and whose end is not reported yet, by key.
         self._given_up: dict[str, Exception] = {}
+
+    def owe(self, actions: Iterable[Action]) -> None:
+        """Note actions before they are stored: one that is repeated is done when its last repetition is."""
+        self._owed.update(action.key for action in actions)
+
+    def owes(self, key: str) -> bool:
+        """Whether an action has yet to be performed. Thread-safe."""
+        return key in self._owed
 
     def perform(self, action: Action) -> asyncio.Task[None]:
         """Start an action; it runs after all earlier ones of the same job or instance."""
@@ -116,6 +127,9 @@ class Performer:
             # its end, and the core tries again or elsewhere.
             self._given_up[action.key] = error
             await self._try(_undo(action), None)
+        self._owed[action.key] -= 1
+        if self._owed[action.key] <= 0:
+            del self._owed[action.key]
         await self._done(action.key)
 
     async def _try(self, action: Action, tries: int | None) -> Exception | None:

@@ -71,9 +71,17 @@ class FileWatch:
         self._engine = engine
 
     def version(self) -> int:
-        """A number that changes when another connection writes."""
-        with self._engine.begin() as conn:
-            return int(conn.exec_driver_sql("PRAGMA data_version").scalar_one())
+        """A number that changes when another connection writes.
+
+        It is asked for ten times a second, so it goes past SQLAlchemy, and without a transaction.
+        """
+        connection = self._engine.raw_connection()
+        try:
+            return int(connection.cursor().execute("PRAGMA data_version").fetchone()[0])
+        except (sqlite3.Error, MemoryError) as error:
+            raise trouble(error, path_of(self._engine)) or error from None
+        finally:
+            connection.close()
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.machines import observer
 from starburst.core.model.events import Event, InstanceFailed, InstanceGone, InstanceReady
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import BOOT_S, RENT_S, FakeSky
@@ -303,8 +304,12 @@ def test_an_intent_whose_launch_was_lost_has_one_machine(tmp_path: Path, after_s
     assert len(sky.vms) == 1
 
 
-def test_a_launch_given_up_is_not_over_while_its_cloud_does_not_say_what_became_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word_s", [observer.WORD_S, 60.0], ids=["for a while", "for longer than others are"])
+def test_a_launch_given_up_is_not_over_while_its_cloud_does_not_say_what_became_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word_s: float
+) -> None:
     """SkyPilot's state is lost in the middle of a launch, and the cloud answers 500 meanwhile."""
+    monkeypatch.setattr(observer, "WORD_S", word_s)
 
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life, "i-0")

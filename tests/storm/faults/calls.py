@@ -13,6 +13,7 @@ chance("watch-expired", 0.05, "a watch is told 410: list again")
 chance("watch-cut", 0.03, "the stream of a watch breaks")
 chance("watch-late", 0.05, "events of a watch come up to a minute late")
 chance("sky-cut-before", 0.03, "SkyPilot's API server is not reached")
+chance("sky-slow", 0.05, "SkyPilot takes up to a minute to take in what it is asked")
 chance("sky-answer-lost", 0.03, "SkyPilot does what it is asked, and its answer is lost")
 chance("sky-fails", 0.01, "SkyPilot has an internal error")
 chance("sky-late", 0.03, "SkyPilot answers up to 40 s late")
@@ -20,6 +21,13 @@ chance("wait-cut", 0.05, "the stream of a SkyPilot request breaks")
 chance("listing-empty", 0.02, "SkyPilot lists nothing")
 chance("listing-short", 0.02, "SkyPilot's listing lacks one cluster")
 chance("cloud-throttles", 0.05, "the cloud's own API throttles")
+chance("http-cut-before", 0.1, "a submission over HTTP does not arrive, and its user hands it in again")
+chance(
+    "http-answer-lost",
+    0.1,
+    "a submission over HTTP is taken, its answer is lost, and its user hands it in again",
+)
+chance("regretted", 0.1, "a user cancels a job while a machine is being rented for it")
 chance("report-doubled", 0.05, "a site reports again what it reported, up to two hours later")
 chance("ssh-cut-before", 0.03, "ssh breaks before the exchange")
 chance("ssh-answer-lost", 0.03, "ssh breaks after the exchange took effect")

@@ -20,6 +20,8 @@ chance("launch-lies", 0.03, "a launch reports an error although the machine is u
 chance("dearer", 0.1, "a machine costs more than its offer said")
 chance("answers-nonsense", 0.02, "a machine's agent answers something else")
 chance("down-fails", 0.1, "SkyPilot cannot take a machine down")
+chance("switch-fails", 0.1, "a machine's own shutdown switch cannot be set")
+chance("ends-by-itself", 0.2, "a task on a machine that is told to stop finishes its work instead")
 chance("down-lies", 0.1, "SkyPilot says that a machine is down, and it is not")
 
 
@@ -109,6 +111,23 @@ async def sky_forgets(storm: Storm) -> bool:
     if not storm.cloud.clusters_known:
         return False
     storm.cloud.lose_state()
+    return True
+
+
+@every("all-dark", 12.0, "SkyPilot's database is lost while cloud and machines are out of reach, for hours")
+async def all_dark(storm: Storm) -> bool:
+    """As when the place where SkyPilot runs is moved: nobody can say what has become of a machine."""
+    vms = storm.cloud.alive()
+    if not vms:
+        return False
+    storm.cloud.lose_state()
+    storm.cloud.cloud_up = False
+    for vm in vms:
+        vm.plugged = False
+    await asyncio.sleep(storm.weather.draw("all-dark").choice((1200.0, 9000.0, 4 * 3600.0)))
+    storm.cloud.cloud_up = True
+    for vm in vms:
+        vm.plugged = True
     return True
 
 

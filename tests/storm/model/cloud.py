@@ -23,7 +23,7 @@ from starburst.domain.resources import Resources
 from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky, Request
 from tests.clouds.sky.fake_line import SSH_S, Line
-from tests.clouds.sky.fake_vm import Vm
+from tests.clouds.sky.fake_vm import Vm, exit_of
 from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.marks import Marks
 from tests.storm.weather import Weather
@@ -66,6 +66,8 @@ class ModelCloud(FakeSky):
         self.dearer: dict[str, int] = {}
         #: What each VM was launched as, by its id.
         self.specs: dict[str, LaunchSpec] = {}
+        #: Machines whose switch cannot be set.
+        self.without_switch: set[str] = set()
         #: Tasks whose begin is marked, and whose end is.
         self._begun: set[str] = set()
 
@@ -104,6 +106,8 @@ class ModelCloud(FakeSky):
         vm = Vm(spec.cluster, spec.spot, gpus, wall(), id_, spec.labels, lease_until=wall() + 900, node=node)
         self.vms.append(vm)
         self.specs[id_] = spec
+        if self.weather.strikes("switch-fails", spec.cluster):
+            self.without_switch.add(id_)
         return vm
 
     async def do_down(self, cluster: str) -> None:
@@ -147,7 +151,14 @@ class ModelCloud(FakeSky):
         """See `FakeSky`; what begins and ends is marked. A machine boots a while after it is billed."""
         self.settle()
         specs = {name: _of_rank(name, spec) for name, spec in payload.get("specs", {}).items()}
-        answer = super().guest(vm, verb, {**payload, "specs": specs})
+        switch = None if vm.id in self.without_switch else payload.get("switch")
+        stops = [vm.tasks[name] for name in payload.get("stops", {}) if name in vm.tasks]
+        stops = [task for task in stops if task.stop_at is None and task.began_at and task.exit is None]
+        answer = super().guest(vm, verb, {**payload, "specs": specs, "switch": switch})
+        for task in stops:
+            if task.exit is None and self.weather.strikes("ends-by-itself", vm.cluster):
+                _, _, code = task.spec["command"]
+                task.exit = exit_of(int(code), "itself", wall())
         self.settle()
         if isinstance(answer, dict) and "booted_at" in answer:
             answer["booted_at"] += BEFORE_BOOT_S
@@ -176,6 +187,7 @@ class ModelCloud(FakeSky):
                     self.marks.ends(key, task.exit["ended_at"], code)
                 elif dead:
                     self.marks.ends(key, until, None)
+                    task.exit = exit_of(None, "its machine", until)  # its lease means nothing any more
 
 
 class ModelLine(Line):
@@ -260,6 +272,8 @@ class ModelLine(Line):
             raise SkyUnreachableError("connection refused")
         if weather.strikes("sky-fails", name):
             raise SkyError("an internal error of SkyPilot")
+        if weather.strikes("sky-slow", name):
+            await asyncio.sleep(weather.draw("sky-slow").uniform(1, 55))
         loop = asyncio.get_running_loop()
         assert isinstance(loop, StormLoop)
         writes = name in ("launch", "down", "exec", "abort")

@@ -93,7 +93,8 @@ class CloudObserver:
         """All instances that this intent made, also terminated ones, found by our labels if need be.
 
         Raises:
-            SkyError: a cloud that has answered before does not answer now, nor has it for less than `WORD_S`.
+            SkyError: a cloud that has answered before does not answer now, and either has not for less than
+                `WORD_S`, or the machine may live until somebody ends it.
         """
         try:
             if machine.entry.instances:
@@ -102,7 +103,7 @@ class CloudObserver:
         except ValueError:  # not an offer: it was not launched by us
             return []
         except SkyError as error:
-            if self._has_answered and self._silent_s() < WORD_S:
+            if self._has_answered and (self._silent_s() < WORD_S or self._may_live(machine)):
                 raise
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return []
@@ -185,6 +186,10 @@ class CloudObserver:
             log.warning("cloud-ends-it-not", instance=machine.id, error=str(error))
         if machine.entry.access is not None:
             await machine.retire()
+
+    def _may_live(self, machine: RentedMachine) -> bool:
+        """Whether nothing but its cloud can tell that a machine that was asked for is over."""
+        return machine.entry.asked and not (machine.entry.taken_down or self._switch_must_have_fired(machine))
 
     def _switch_must_have_fired(self, machine: RentedMachine) -> bool:
         """Whether a machine has been silent for so long that its armed switch must have ended it."""
