@@ -38,7 +38,7 @@ from starburst.domain.value import value
 SLACK_PERCENT = 1.0
 SLACK_JOBS = 25.0
 #: Percent of the run time so far by which the rest of the runs under way may raise the budget in advance.
-CREDIT_PERCENT = 2.0
+CREDIT_PERCENT = 1.0
 #: Logarithm of the multiplier per unit of the position, and the bounds of the position therein.
 GAIN = 2.0
 LEAST, MOST = -1.0, 1.5

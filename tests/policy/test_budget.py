@@ -106,9 +106,10 @@ def season(*, estimates: bool) -> float:
     return one.spent_percent
 
 
-def test_if_no_more_jobs_come_the_budget_of_the_last_was_spent() -> None:
-    """A sixth of all run time is still to come when the last job starts: 1.7 of 10 percent."""
-    assert season(estimates=True) - season(estimates=False) == pytest.approx(1.67, abs=0.2)
+def test_if_no_more_jobs_come_a_part_of_the_budget_of_the_last_was_spent() -> None:
+    """A sixth of all run time is still to come when the last job starts; the credit is a percent of the rest."""
+    spent = season(estimates=True) - season(estimates=False)
+    assert spent == pytest.approx(5 / 6 * CREDIT_PERCENT, abs=0.1)
 
 
 @pytest.mark.parametrize("need", [0.5, 4, 40])

@@ -210,11 +210,16 @@ def _nothing(tale: Tale, line: Line) -> None:
     """It says nothing of where the job stands."""
 
 
+def _retries(tale: Tale, line: Line) -> None:
+    """It pauses, or keeps its machine till it starts there again, of which no row says more."""
+    _wait(tale, line, {"offloading", "starting"} if line.numbers.get("on") else {"blocked"})
+
+
 STEPS = {
     "held": lambda tale, line: _wait(tale, line, {"held"}),
     "awaits": lambda tale, line: _wait(tale, line, {"blocked"}),
     "turn": lambda tale, line: _wait(tale, line, {"blocked"}),
-    "retries": lambda tale, line: _wait(tale, line, {"blocked"}),
+    "retries": _retries,
     "not-started": lambda tale, line: _wait(tale, line, {"blocked"}),
     "released": lambda tale, line: _wait(tale, line, {"offloading"}),
     "waits": _waits,
