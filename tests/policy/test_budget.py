@@ -107,7 +107,7 @@ def season(*, estimates: bool) -> float:
 
 
 def test_if_no_more_jobs_come_a_part_of_the_budget_of_the_last_was_spent() -> None:
-    """A sixth of all run time is still to come when the last job starts; the credit is a percent of the rest."""
+    """A sixth of all run time is still to come when the last job starts; the credit is 1 % of the others."""
     spent = season(estimates=True) - season(estimates=False)
     assert spent == pytest.approx(5 / 6 * CREDIT_PERCENT, abs=0.1)
 
