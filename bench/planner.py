@@ -15,9 +15,11 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 from bench.chakra import GPUS_PER_NODE, SIZES
+from bench.growth import report
 from chakra_plugin.scheduler import AHEAD
 from chakra_plugin.scheduling.cycle import SchedulerOptions
 from chakra_plugin.scheduling.planner import Planner
@@ -120,6 +122,11 @@ def resident_mib() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE / 2**20
 
 
+def limit(name: str, _value: float) -> float:
+    """What a pod costs may grow by so much."""
+    return GROWS if name.endswith("a pod") else inf
+
+
 def main() -> None:
     """Measure --nodes and a tenth of them."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -128,14 +135,7 @@ def main() -> None:
     args = parser.parse_args()
     nodes = 3000 if args.small else args.nodes
     tenth, whole = measure(nodes // 10), measure(nodes)
-    print(f"\n{'':<36}{nodes // 10:>12,}{nodes:>12,}{'× 1/10':>9}")
-    slow = []
-    for name, value in whole.items():
-        ratio = value / max(tenth[name], 1e-9)
-        print(f"{name:<36}{tenth[name]:>12,.3f}{value:>12,.3f}{ratio:>9.1f}")
-        if name.endswith("a pod") and ratio > GROWS:
-            slow.append(f"{name}: {ratio:.1f} times that with a tenth of the nodes")
-    sys.exit("\n".join(slow) or None)
+    sys.exit(report(nodes, tenth, whole, limit))
 
 
 if __name__ == "__main__":

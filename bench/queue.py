@@ -16,10 +16,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 
 from sqlalchemy import Connection
 
+from bench.growth import report
 from starburst.app.config import parse_config
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.core.model.events import (
@@ -56,6 +58,13 @@ STEPS = 300
 BATCH = 20_000
 
 
+def limit(name: str, value: float) -> float:
+    """What is done for each job grows with their number, a look at the queue does not; noise may."""
+    if value <= NOISE or "p99" in name:  # of 300 steps that is chance
+        return inf
+    return EACH_JOB if name.endswith(", s") else LOOKED_UP
+
+
 def main() -> None:
     """Measure a queue of --jobs and one of a tenth of it."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -64,15 +73,7 @@ def main() -> None:
     args = parser.parse_args()
     jobs = 10_000 if args.small else args.jobs
     tenth, whole = measure(jobs // 10), measure(jobs)
-    print(f"\n{'':<44}{jobs // 10:>12,}{jobs:>12,}{'× 1/10':>9}")
-    slow = []
-    for name, value in whole.items():
-        ratio = value / max(tenth[name], 1e-9)
-        print(f"{name:<44}{tenth[name]:>12.3f}{value:>12.3f}{ratio:>9.1f}")
-        limit = EACH_JOB if name.endswith(", s") else LOOKED_UP
-        if ratio > limit and value > NOISE and "p99" not in name:  # of 300 steps that is chance
-            slow.append(f"{name}: {ratio:.1f} times that of a tenth of the queue")
-    sys.exit("\n".join(slow) or None)
+    sys.exit(report(jobs, tenth, whole, limit))
 
 
 def measure(jobs: int) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -15,59 +14,13 @@ from starburst.core.model.events import InstanceFailed
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
+from tests.cli.answers import INSTANCE_KEYS, JOB_KEYS, data, lines
 from tests.cli.past import NOON
-
-JOB_KEYS = [
-    "id",
-    "name",
-    "user",
-    "queue",
-    "need",
-    "phase",
-    "site",
-    "runs_on",
-    "attempt",
-    "submitted_at",
-    "leaves_at",
-    "started_at",
-    "ended_at",
-    "exit_code",
-    "message",
-    "cloud_cost_usd",
-]
-INSTANCE_KEYS = [
-    "id",
-    "phase",
-    "offer",
-    "nodes",
-    "jobs",
-    "usd_per_hour",
-    "price_known",
-    "spot",
-    "preempted",
-    "requested_at",
-    "launched_at",
-    "ended_at",
-    "billed_s",
-    "cost_usd",
-    "cost_at_most_usd",
-]
-EVENT_KEYS = ["seq", "at", "subject", "event", "decision", "reason", "numbers"]
 
 
 @pytest.fixture(autouse=True)
 def _morning(past):
     past.morning()
-
-
-def lines(answer):
-    assert answer.code == 0, answer.err
-    return answer.out.splitlines()
-
-
-def data(answer):
-    assert answer.code == 0, answer.err
-    return json.loads(answer.out)
 
 
 def test_status_is_a_table(cli):

@@ -6,57 +6,12 @@ import json
 
 import pytest
 
-JOB_KEYS = [
-    "id",
-    "name",
-    "user",
-    "queue",
-    "need",
-    "phase",
-    "site",
-    "runs_on",
-    "attempt",
-    "submitted_at",
-    "leaves_at",
-    "started_at",
-    "ended_at",
-    "exit_code",
-    "message",
-    "cloud_cost_usd",
-]
-INSTANCE_KEYS = [
-    "id",
-    "phase",
-    "offer",
-    "nodes",
-    "jobs",
-    "usd_per_hour",
-    "price_known",
-    "spot",
-    "preempted",
-    "requested_at",
-    "launched_at",
-    "ended_at",
-    "billed_s",
-    "cost_usd",
-    "cost_at_most_usd",
-]
-EVENT_KEYS = ["seq", "at", "subject", "event", "decision", "reason", "numbers"]
+from tests.cli.answers import EVENT_KEYS, JOB_KEYS, data, lines
 
 
 @pytest.fixture(autouse=True)
 def _morning(past):
     past.morning()
-
-
-def lines(answer):
-    assert answer.code == 0, answer.err
-    return answer.out.splitlines()
-
-
-def data(answer):
-    assert answer.code == 0, answer.err
-    return json.loads(answer.out)
 
 
 def test_the_decision_log(cli):
