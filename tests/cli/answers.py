@@ -1,52 +1,25 @@
-"""What a command printed, as lines and as data, and the keys of its rows."""
+"""What a command answered, for tests: its JSON, or its one line of error; and small CSV files."""
 
 from __future__ import annotations
 
 import json
 
-JOB_KEYS = [
-    "id",
-    "name",
-    "user",
-    "queue",
-    "need",
-    "phase",
-    "site",
-    "runs_on",
-    "attempt",
-    "submitted_at",
-    "leaves_at",
-    "started_at",
-    "ended_at",
-    "exit_code",
-    "message",
-    "cloud_cost_usd",
-]
-INSTANCE_KEYS = [
-    "id",
-    "phase",
-    "offer",
-    "nodes",
-    "jobs",
-    "usd_per_hour",
-    "price_known",
-    "spot",
-    "preempted",
-    "requested_at",
-    "launched_at",
-    "ended_at",
-    "billed_s",
-    "cost_usd",
-    "cost_at_most_usd",
-]
-EVENT_KEYS = ["seq", "at", "subject", "event", "decision", "reason", "numbers"]
+
+def csv_file(file, *lines):
+    """A file of these lines."""
+    file.write_text("\n".join([*lines, ""]))
+    return file
 
 
-def lines(answer):
-    assert answer.code == 0, answer.err
-    return answer.out.splitlines()
-
-
-def data(answer):
-    assert answer.code == 0, answer.err
+def told(answer, code=0):
+    """The JSON of a command that ended with this code."""
+    assert (answer.code, answer.err) == (code, "")
     return json.loads(answer.out)
+
+
+def one_line(answer):
+    """The only line of a command that was refused."""
+    assert (answer.code, answer.out) == (2, "")
+    (line,) = answer.err.splitlines()
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")

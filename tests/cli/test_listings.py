@@ -14,7 +14,7 @@ from starburst.core.model.events import InstanceFailed
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
-from tests.cli.answers import INSTANCE_KEYS, JOB_KEYS, data, lines
+from tests.cli.listed_rows import INSTANCE_KEYS, JOB_KEYS, data, lines
 from tests.cli.past import NOON
 
 

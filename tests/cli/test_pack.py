@@ -43,7 +43,7 @@ def tasks(tmp_path):
 
 
 def test_json_has_the_promised_keys_and_every_task_once(cli, tasks, catalog):
-    answer = told(cli("pack", tasks, "--catalog", catalog, "-o", "json"))
+    answer = told(cli("pack", tasks, "--catalog", catalog, "-o", "json"), code=1)
     assert set(answer) == KEYS
     assert (answer["packer"], answer["cost_per_hour"], answer["lower_bound"], answer["gap"]) == (
         "optimal",
@@ -60,13 +60,14 @@ def test_json_has_the_promised_keys_and_every_task_once(cli, tasks, catalog):
 
 
 def test_another_packer_is_measured_by_the_same_bound(cli, tasks, catalog):
-    answer = told(cli("pack", tasks, "--catalog", catalog, "--packer", "none", "-o", "json"))
+    answer = told(cli("pack", tasks, "--catalog", catalog, "--packer", "none", "-o", "json"), code=1)
     assert (answer["cost_per_hour"], answer["lower_bound"], answer["instances"]) == (16.0, 14.5, 7)
     assert answer["gap"] == pytest.approx(1.5 / 16)
 
 
 def test_a_table_for_people(cli, tasks, catalog):
-    head, *lines = cli("pack", tasks, "--catalog", catalog).out.splitlines()
+    answer = cli("pack", tasks, "--catalog", catalog)
+    head, *lines = answer.out.splitlines()
     assert head.split() == ["OFFER", "INSTANCES", "TASKS", "$/HOUR"]
     assert [line.split() for line in lines[:3]] == [
         ["four", "1", "4", "11.00"],
@@ -76,12 +77,13 @@ def test_a_table_for_people(cli, tasks, catalog):
     assert "cost         $14.50 per hour; 3 instances, 7 tasks" in lines
     assert "lower bound  $14.50 per hour, which makes it the optimum" in lines
     assert lines[-1] == "unplaced     big: no offer has 8 GPUs (the largest has 4)"
+    assert answer.code == 1
 
 
 def test_interference_keeps_tasks_apart_and_is_told(cli, tasks, catalog, tmp_path):
     rows = [f"{a},{b},{0.2 if 'a' in (a, b) else 1}" for a in "abc" for b in "abc"]
     slow = csv_file(tmp_path / "slow.csv", "workload,colocated_with,throughput", *rows)
-    answer = told(cli("pack", tasks, "--catalog", catalog, "--throughput", slow, "-o", "json"))
+    answer = told(cli("pack", tasks, "--catalog", catalog, "--throughput", slow, "-o", "json"), code=1)
     assert set(answer) == KEYS | {"lost_per_hour"}
     assert (answer["cost_per_hour"], answer["lost_per_hour"], answer["lower_bound"]) == (15.5, 0, 14.5)
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cli.answers import EVENT_KEYS, JOB_KEYS, data, lines
+from tests.cli.listed_rows import EVENT_KEYS, JOB_KEYS, data, lines
 
 
 @pytest.fixture(autouse=True)

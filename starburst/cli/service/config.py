@@ -57,7 +57,15 @@ def check(file: Annotated[Path, typer.Argument(help="A starburst.yaml.")]) -> No
     known = len(config.cloud.known_offers())
     cloud = "offers of SkyPilot's" if config.cloud.kind == "skypilot" else _count(known, "offer")
     cloud = "no cloud" if config.cloud.kind == "none" else cloud
-    print(f"{file}: ok: {cluster}, {cloud}, {title}")
+    print(f"{file}: ok: {cluster}, {cloud}, {title}{_idle_budget(config)}")
+
+
+def _idle_budget(config: Config) -> str:
+    """A note on a `budget_percent` that changes nothing: a factor is set, and no queue has its own P."""
+    policy, own = config.policy, any(queue.budget_percent is not None for queue in config.queues)
+    if policy.factor is None or own or "budget_percent" not in policy.model_fields_set:
+        return ""
+    return f", by policy.factor {policy.factor:g}; policy.budget_percent has no effect, remove one of them"
 
 
 def _count(number: int, thing: str) -> str:

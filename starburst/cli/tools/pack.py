@@ -90,7 +90,10 @@ def pack(
     ] = PREFIX,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Choose machines for a list of tasks, and say how near to the cheapest choice that is."""
+    """Choose machines for a list of tasks, and say how near to the cheapest choice that is.
+
+    Exit code 1 says that no offer holds some of them.
+    """
     chosen = _packer(packer)
     offers = tuple(machine.offer for machine in read_catalog(catalog, cpu_column=cpu_column))
     listed = tuple(read_tasks(tasks, prefix=demand_column_prefix))
@@ -104,6 +107,8 @@ def pack(
         print(f"packing/{packer}")
     else:
         print_data(packing.as_dict(), output)
+    if packing.plan.unplaced:
+        raise typer.Exit(1)
 
 
 def packed(situation: Situation, chosen: Packer, name: str, names: dict[TaskKey, str]) -> PackReport:
