@@ -16,9 +16,11 @@ from starburst.app.wiring.stored import live_core
 from starburst.core.model.events import NodesChanged, OffersChanged
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import explain
+from starburst.domain.job import CloudChoice
 from starburst.store.listings import queries
 from starburst.store.listings.around_job import around_job
 from starburst.store.store import Store
+from tests.cli.past import NOON, Past
 
 
 def filled(store: Store, jobs: int = 60, **policy: Any) -> None:
@@ -54,3 +56,12 @@ def test_the_other_jobs_in_the_queue_are_counted_and_not_read(tmp_path: Path) ->
         assert [record.id for record in around.snapshot.jobs] == [last.id]
         assert around.position > 1
         assert around_job(store, "nobody") is None
+
+
+def test_a_job_comes_after_one_that_is_in_the_cloud(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with Past.begin(home / "starburst.db", NOON) as past, Store.open(home / "starburst.db") as store:
+        past.submit("first-11111", 1, cloud=CloudChoice.ONLY)
+        past.submit("next-22222", 1, after_ok=("first-11111",))
+        (row,) = [row for row in queries.jobs(store) if row.id == "next-22222"]
+        assert "first-11111 is offloading" in SnapshotCache(store).explanation(row).sentence

@@ -25,7 +25,7 @@ class AroundJob:
     """A job with the part of the scheduler's state that its explanation mentions."""
 
     record: JobRecord
-    #: The job, its prerequisites and its machines, with all nodes and offers.
+    #: The job, its prerequisites and the machines of both, with all nodes and offers.
     snapshot: Snapshot
     #: Its place among the queued jobs of its shape, from 1; 0 if it is not in the cluster's queue.
     position: int
@@ -38,16 +38,16 @@ def around_job(store: Store, job_id: str) -> AroundJob | None:
         if body is None:
             return None
         record = codec.decode(JobRecord, body)
+        near = [record, *(codec.decode(JobRecord, text) for text in _bodies(conn, jobs, record.awaits))]
         documents = {row.key: row.body for row in conn.execute(select(facts).where(facts.c.key.in_(KEYS)))}
-        names = [*places(record.slots), *places(record.moving)]
-        awaited = _bodies(conn, jobs, record.awaits)
+        names = [name for each in near for name in (*places(each.slots), *places(each.moving))]
         machines = _bodies(conn, instances, names)
         position = _position(conn, job_id)
     return AroundJob(
         record,
         Snapshot(
             codec.decode(Facts, documents["facts"]) if "facts" in documents else Facts(),
-            [record, *(codec.decode(JobRecord, text) for text in awaited)],
+            near,
             [codec.decode(InstanceRecord, text) for text in machines],
             _nodes(documents.get("nodes", "[]")),
             _offers(documents.get("offers", "[]")),
