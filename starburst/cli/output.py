@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Generic, Literal, TextIO, TypeVar
 
 import typer
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 T = TypeVar("T")
+
+#: Columns of characters below which a terminal is narrow.
+NARROW = 60
 
 
 class Format(str, Enum):
@@ -46,8 +50,8 @@ class Column(Generic[T]):
     #: Only with `-o wide`.
     wide: bool = False
     right: bool = False
-    #: On a narrow terminal: keep the text whole, fold it into lines, or cut it.
-    narrow: Literal["keep", "fold", "cut"] = "keep"
+    #: On a narrow terminal: keep the text whole, fold it into lines, cut it, or drop the column.
+    narrow: Literal["keep", "fold", "cut", "drop"] = "keep"
     style: Callable[[T], str] = lambda _: ""
 
 
@@ -92,12 +96,13 @@ class Listing(Generic[T]):
         from rich.text import Text  # noqa: PLC0415
 
         grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        columns = self._columns(how)
+        is_narrow = get_terminal_size().columns < NARROW
+        columns = [each for each in self._columns(how) if not (is_narrow and each.narrow == "drop")]
         for column in columns:
             grid.add_column(
                 Text(column.heading, no_wrap=True),
                 justify="right" if column.right else "left",
-                no_wrap=column.narrow == "keep",
+                no_wrap=column.narrow in ("keep", "drop"),
             )
         for row in rows:
             grid.add_row(

@@ -34,7 +34,8 @@ printf %s "{chunks}" | base64 -d | tar -xzf - -C "$starburst_files" ||
   starburst_fail "the files of the job could not be unpacked in $starburst_files"
 unset {names}
 """
-_ENTER = f'cd "$starburst_files/{WORK}" || exit 127\n'
+#: The archive of an empty directory has no entry for it.
+_ENTER = f'mkdir -p "$starburst_files/{WORK}" && cd "$starburst_files/{WORK}" || exit 127\n'
 _PROGRAM = """\
 cat >"$starburst_programs/{name}" <<'starburst-end'
 {text}

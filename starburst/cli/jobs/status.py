@@ -148,13 +148,11 @@ def listing(now: float) -> Listing[JobRow]:
         columns=(
             Column("JOB", lambda row: row.id),
             Column("PHASE", lambda row: row.phase, style=lambda row: COLOURS.get(row.phase, "")),
-            Column("GPUS", gpus, narrow="cut"),
+            Column("GPUS", gpus, narrow="drop"),
             Column("ON", lambda row: row.runs_on, narrow="cut"),
-            Column("FOR", span, right=True),
+            Column("FOR", span, right=True, narrow="drop"),
             Column("LEAVES", leaves, right=True),
-            Column(
-                "BILL", lambda row: str(Money(row.cloud_micro_usd)) if row.cloud_micro_usd else "", right=True
-            ),
+            Column("BILL", bill, right=True),
             Column("NEEDS", lambda row: row.need, wide=True, narrow="fold"),
             Column("USER", lambda row: row.user, wide=True),
             Column("QUEUE", lambda row: row.queue, wide=True),

@@ -48,16 +48,21 @@ cloud:
 def check(file: Annotated[Path, typer.Argument(help="A starburst.yaml.")]) -> None:
     """Say whether a config is good; if not, every problem in a line, and exit code 2."""
     config = load_config(file)
-    cluster = (
-        _count(len(config.cluster.known_nodes()), "node")
-        if config.cluster.kind == "local"
-        else "a Kubernetes cluster (starburst doctor looks at it)"
-    )
-    title = WAITING[config.policy.waiting].title
-    known = len(config.cloud.known_offers())
-    cloud = "offers of SkyPilot's" if config.cloud.kind == "skypilot" else _count(known, "offer")
-    cloud = "no cloud" if config.cloud.kind == "none" else cloud
-    print(f"{file}: ok: {cluster}, {cloud}, {title}{_idle_budget(config)}")
+    parts = parts_of(config)
+    if config.cluster.kind != "local":
+        parts["cluster"] += " (starburst doctor looks at it)"
+    print(f"{file}: ok: {', '.join(parts.values())}{_idle_budget(config)}")
+
+
+def parts_of(config: Config) -> dict[str, str]:
+    """The cluster, the cloud and the waiting policy, in a few words each."""
+    local = config.cluster.kind == "local"
+    cloud = {"none": "no cloud", "skypilot": "offers of SkyPilot's"}
+    return {
+        "cluster": _count(len(config.cluster.known_nodes()), "node") if local else "a Kubernetes cluster",
+        "cloud": cloud.get(config.cloud.kind) or _count(len(config.cloud.known_offers()), "offer"),
+        "policy": WAITING[config.policy.waiting].title,
+    }
 
 
 def _idle_budget(config: Config) -> str:

@@ -22,6 +22,7 @@ from starburst.app.daemon.progress_inbox import ProgressInbox
 from starburst.app.leadership.election import Election, replica_name
 from starburst.app.leadership.shared_home import check_home, note_home
 from starburst.app.wiring.build import BUSY_MS, build
+from starburst.cli.service.config import parts_of
 from starburst.policy.waiting import hours
 from starburst.store.leader import LeaderClaim, epoch_fence
 from starburst.store.store import Store
@@ -88,7 +89,7 @@ class Replica:
             self.home, self.config, self.store, inbox=self._inbox, held=self.held, election=election
         )
         jobs = len(controller.scheduler.state.jobs)
-        log.info("up", home=str(self.home.root), pid=os.getpid(), jobs=jobs)
+        log.info("up", home=str(self.home.root), pid=os.getpid(), jobs=jobs, **parts_of(self.config))
         if not stands_by:
             await stack.enter_async_context(api)
         await first_of({"scheduler": controller.run(stop), "leader": _until_over(election, stop)})
@@ -108,9 +109,9 @@ class Replica:
 
     def _say_down(self, controller: Controller) -> None:
         state = controller.scheduler.state
-        log.info(
-            "down", running=sum(job.alive for job in state.jobs.values()), machines=len(state.fleet.instances)
-        )
+        running, machines = sum(job.alive for job in state.jobs.values()), len(state.fleet.instances)
+        note = f"{running} job{' runs' if running == 1 else 's run'} on" if running else "no job runs"
+        log.info("down", running=running, machines=machines, note=note)
         if state.fleet.instances:
             lease = hours(self.config.cloud.lease)
             log.warning("machines-run-on", note=f"they end by themselves in {lease} unless starburst is up")

@@ -180,6 +180,15 @@ def test_the_directory_goes_along_without_what_is_ignored(tmp_path: Path) -> Non
     assert run(relative, there).returncode == 1
 
 
+def test_an_empty_directory_goes_along_too(tmp_path: Path) -> None:
+    for name in ("code", "there"):
+        (tmp_path / name).mkdir()
+    told = run(
+        read(script("-n1", body="ls; echo ran"), local=Elsewhere(str(tmp_path / "code"))), tmp_path / "there"
+    )
+    assert (told.returncode, told.stdout) == (0, "ran\n"), told.stderr
+
+
 def test_a_shell_that_cannot_write_where_it_starts_unpacks_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "a").write_text("")
