@@ -96,3 +96,21 @@ def test_one_that_stands_by_says_for_whom(tmp_path, monkeypatch, capsys):
         held.stand_by("")
         note_if_down(store)
         assert capsys.readouterr().err == ""
+
+
+def test_replicas_that_start_together_remember_one_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one writes the whole file while this one waits for its disk."""
+    home, sync = Home(tmp_path, url="postgresql://host/jobs"), os.fsync
+
+    def late(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", sync)
+        home.remember_store()
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", late)
+    home.remember_store()
+    assert home.url_file.read_text() == "postgresql://host/jobs\n"
+    assert stat.S_IMODE(home.url_file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [home.url_file]

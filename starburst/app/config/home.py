@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import mkstemp
 
 from starburst.app.daemon.home_lock import HomeLock, LockHolder, lock_holder
 from starburst.app.errors import UserError
@@ -101,12 +102,12 @@ class Home:
         """Write the URL of the store into the home, for the other commands on it."""
         if self.url is None:
             return
-        new = self.url_file.with_suffix(".new")
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        staging, new = mkstemp(prefix=f"{self.url_file.name}.", dir=self.root)  # replicas start together
+        with open(staging, "w") as file:
             file.write(self.url + "\n")
             file.flush()
             os.fsync(file.fileno())
-        new.replace(self.url_file)
+        os.replace(new, self.url_file)
 
     @property
     def cluster(self) -> Path:
