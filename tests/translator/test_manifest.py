@@ -13,6 +13,7 @@ from starburst.domain.job import CloudChoice, Job, Submission, Workload
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from tests.translator.manifests import CONTAINER, GOOD_JOB, job, pod, read, read_one
+from translator.errors import ManifestErrors
 from translator.intake.texts import read_manifests
 from translator.object_names import DNS_LABEL
 
@@ -394,3 +395,12 @@ def test_what_is_not_kept_is_said(manifest: dict[str, Any], note: str) -> None:
 def test_the_user_is_kept() -> None:
     (found,) = read(GOOD_JOB, user="ada")
     assert found.job.user == "ada"
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers"])
+def test_an_empty_element_is_no_container(field: str) -> None:
+    spec = {**GOOD_JOB["spec"]["template"]["spec"]}
+    spec[field] = [*spec.get(field, []), None]
+    manifest = job("spec", {"template": {"spec": spec}})
+    with pytest.raises(ManifestErrors, match=rf"{field}\[\d\]: is empty; remove it"):
+        read_one(manifest, native=True)

@@ -184,6 +184,8 @@ def _main_container(spec: Field) -> Field:
 
 def _check_beside(container: Field) -> None:
     """Check a container that runs on the cluster only; on the embedded one it is refused anyway."""
+    if container.value is None:
+        container.refuse("is empty; remove it")
     if container.report.native:
         container.staying().check(CONTAINER)
         workload(container.staying())
