@@ -63,8 +63,13 @@ def pod(
 async def make_namespace(api: Api, name: str) -> None:
     """A namespace in which pods can be made."""
     await api.create(NAMESPACES, "", {"metadata": {"name": name}})
-    account = Resource("v1", "serviceaccounts")
-    await until(f"service account in {name}", lambda: api.find(account, name, "default"))
+    accounts = Resource("v1", "serviceaccounts")
+
+    async def has_token() -> bool:
+        account = await api.find(accounts, name, "default")
+        return account is not None and bool(account.get("secrets"))
+
+    await until(f"token of the service account in {name}", has_token)
 
 
 async def empty(api: Api, namespace: str = "") -> None:
