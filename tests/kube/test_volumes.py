@@ -56,7 +56,7 @@ def running(two_kubelets: Lab, tmp_path: Path) -> Iterator[Live]:
         try:
             yield starburst
         finally:
-            starburst.kubectl("delete", "pvc", "--all", "--wait=false")
+            starburst.kubectl("delete", "jobs,pods,pvc", "--all", "--wait=false")
             starburst.kubectl("delete", "pv,storageclass", "--all", "--wait=false")
 
 
