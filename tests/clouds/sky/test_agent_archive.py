@@ -104,7 +104,7 @@ def test_a_bare_python_runs_it(tmp_path: Path, python: str) -> None:
     give_up = time.monotonic() + 60
     while not (state := exchange({"starts": ["a/1/0"], "look": {"a/1/0": 0}}))["over"]:
         assert time.monotonic() < give_up, (tmp_path / "starburst/runs/a/1/0/log").read_text()
-    assert state["exit"]["exit_code"] == 7  # type: ignore[index]
+    assert state["exit"]["exit_code"] == 7, state  # type: ignore[index]
 
 
 SPEC = {
