@@ -24,7 +24,7 @@ demo: $(VENV)/.runtime  ## forty real jobs on an embedded cluster and cloud, in 
 test: $(VENV)/.dev  ## all tests
 	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
-volume: $(VENV)/.dev  ## more of some of them: the scheduler killed at 50 moments, crashed at every point
+volume: $(VENV)/.dev  ## more of some of them: the scheduler killed at 50 moments, crashed at every point; whole traces
 	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal -m "volume and not postgres" tests/app tests/sim $(ARGS)
 
 pythons: $(VENV)/.dev  ## the fast part of the tests on the oldest and the newest Python of this machine; ARGS=--all for each

@@ -31,6 +31,7 @@ def test_two_hundred_jobs_come_out_to_the_cent() -> None:
     assert (result.instances, result.migrations, result.mean_throughput) == (200, 0, pytest.approx(1))
 
 
+@pytest.mark.volume
 @pytest.mark.parametrize(
     ("trace", "cost", "jct_h"),
     [("trace_pai_full_gavel", "831227.28", "16.81"), ("trace_pai_full_alibaba", "442333.74", "9.18")],
