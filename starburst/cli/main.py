@@ -170,6 +170,7 @@ def run() -> None:
     Exit codes: 2 for invalid input, with a line per problem; 130 for Ctrl-C; 1 for output that nothing takes.
     """
     signal.signal(signal.SIGINT, _interrupted)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, no child has an exit code
     with safe_output():
         try:
             sys.exit(app(standalone_mode=False))

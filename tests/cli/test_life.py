@@ -20,6 +20,8 @@ from tests.runs.harness import ending_what_is_left
 pytestmark = pytest.mark.processes
 
 PATIENCE_S = 20.0
+#: As some service managers leave it.
+NO_SIGCHLD = ["env", "--ignore-signal=CHLD"]
 CONFIG = """
 policy: {waiting: constant, factor: 0.5, returns: never}
 cluster: {nodes: [{name: node, gpus: 2}]}
@@ -67,7 +69,8 @@ def up(home: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     log = tmp_path / "up.log"
     command = [sys.executable, "-m", "starburst", "up", "--config", str(tmp_path / "starburst.yaml")]
     with ending_what_is_left(home), log.open("w") as err:
-        process = subprocess.Popen(command, stderr=err, text=True, env={**os.environ, "COLUMNS": "80"})
+        env = {**os.environ, "COLUMNS": "80"}
+        process = subprocess.Popen([*NO_SIGCHLD, *command], stderr=err, text=True, env=env)
         try:
             until(lambda: log.read_text().count('"synced"') == 2 or process.poll() is not None)
             yield process

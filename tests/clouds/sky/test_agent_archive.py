@@ -90,7 +90,8 @@ def test_a_bare_python_runs_it(tmp_path: Path, python: str) -> None:
     agent = tmp_path / "agent.pyz"
     agent.write_bytes(agent_archive())
     ask = {"lease_s": 100, "specs": {"a/1/0": SPEC}}
-    argv = [python, "-I", "-S", str(agent)]
+    # A login may leave SIGCHLD ignored.
+    argv = ["env", "--ignore-signal=CHLD", python, "-I", "-S", str(agent)]
     env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
 
     def exchange(ask: object) -> dict[str, object]:

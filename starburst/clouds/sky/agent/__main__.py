@@ -11,6 +11,7 @@ a task, on the terminal of the login. Locks and files decide, so that a task tha
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from importlib import import_module
 
@@ -36,6 +37,7 @@ PROCESSES = {
 
 def main() -> None:
     """Do what the command line names."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a login may ignore it: then no child has an exit code
     verb, *arguments = sys.argv[1:]
     if verb in PROCESSES:
         getattr(import_module(PROCESSES[verb]), verb)(*arguments)
