@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from starburst.base_client import BaseClient
+from starburst.job_access import JsonRow
+from starburst.job_handle import JobArray, JobFailedError, JobHandle, NoResultError
 from starburst.server_connection import (
     NotFoundError,
     RefusedError,
@@ -19,18 +22,24 @@ from starburst.server_connection import (
     UnreachableError,
 )
 
-__all__ = ["Client", "NotFoundError", "RefusedError", "StarburstError", "UnreachableError"]
+__all__ = [
+    "Client",
+    "JobArray",
+    "JobFailedError",
+    "JobHandle",
+    "NoResultError",
+    "NotFoundError",
+    "RefusedError",
+    "StarburstError",
+    "UnreachableError",
+]
 
-#: Phases in which a job has ended.
-OVER = frozenset({"succeeded", "failed", "cancelled"})
 #: Rows per page, and ids per request.
 PAGE = 1000
 IDS = 100
 
-JsonRow = dict[str, Any]
 
-
-class Client:
+class Client(BaseClient):
     """A client of one server; close it, or use it as a context manager.
 
     Idempotent requests are repeated with exponential backoff while the server is unreachable or busy. Other
@@ -116,6 +125,9 @@ class Client:
             return [row for part in _parts(ids, IDS) for row in self._get("/jobs", id=part)]
         chosen = {"phase": list(phases), "queue": list(queues), "user": user}
         return self._pages("/jobs", "id", chosen)
+
+    def jobs_by_id(self, ids: Iterable[str]) -> list[JsonRow]:
+        return self.jobs(ids=ids)
 
     def named(self, names: Iterable[str]) -> list[JsonRow]:
         """For each name the job that `job` finds, or all jobs of the array with that name."""
@@ -216,27 +228,6 @@ class Client:
                 if data["found"] and silent:
                     yield ""
                 return
-
-    def wait(
-        self, ids: Iterable[str], *, timeout_s: float | None = None, poll_s: float = 1.0
-    ) -> list[JsonRow]:
-        """Wait until all jobs have ended; the jobs in the order of `ids`.
-
-        Raises:
-            TimeoutError: after `timeout_s` wall seconds.
-        """
-        wanted = list(ids)
-        over: dict[str, JsonRow] = {}
-        began = time.monotonic()
-        while True:
-            waiting = [job for job in wanted if job not in over]
-            over |= {row["id"]: row for row in self.jobs(ids=waiting) if row["phase"] in OVER}
-            if all(job in over for job in wanted):
-                return [over[job] for job in wanted]
-            if timeout_s is not None and time.monotonic() - began > timeout_s:
-                left = [job for job in wanted if job not in over]
-                raise TimeoutError(f"{len(left)} of {len(wanted)} jobs are not over, such as {left[0]}")
-            self._sleep(poll_s)
 
     def instances(self, *, include_ended: bool = False) -> list[JsonRow]:
         """The rented machines."""

@@ -109,6 +109,10 @@ ROWS: dict[str, Runs] = {
 ELSEWHERE = {
     "sbatch --mail-type=END,FAIL": "tests/cli/test_notices.py",
     "sky show-gpus": "tests/web/test_client.py",
+    "ray.get(f.options(num_gpus=1).remote(x))": "tests/calls/test_run.py",
+    "JobSubmissionClient.submit_job(…)": "tests/calls/test_run.py",
+    "sky.launch(task)": "tests/calls/test_run.py",
+    "submitit": "tests/calls/test_run.py",
 }
 #: What some rows also need, such as a pod or a real Ray, with the tests that run it there.
 REAL = {

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from starburst import Client, LocalClient
+from starburst.client import JobFailedError
 from tests.cli.conftest import Cli
 from tests.cli.manifests import manifest
 from tests.runs.harness import ending_what_is_left
@@ -141,6 +143,11 @@ def test_a_day_with_starburst(up: subprocess.Popen[str], told: Told, tmp_path: P
     until(lambda: "succeeded" in told("--server", url, "status", "far"))
     assert told("--server", url, "logs", "far", "-f") == "hello\n"
 
+    # Python starts jobs as well: at the server and at the store.
+    for client in (Client(url), LocalClient(poll_s=0.05)):
+        with client:
+            starts_jobs(client)
+
     # It stops when it is told to, and says so.
     up.send_signal(signal.SIGTERM)
     assert up.wait(PATIENCE_S) == 0
@@ -167,3 +174,21 @@ def test_one_home_has_one_scheduler_and_a_job_outlives_it(
     assert (down["event"], down["running"]) == ("down", 1)
     go.touch()
     until(lambda: told("logs", "holder") == "done\n")
+
+
+def starts_jobs(client: Client | LocalClient) -> None:
+    """A function in an array, a command that is cancelled, and one whose log is followed."""
+    jobs = client.run(square, array="1-2", cloud="never", gpus=1, workdir=None)
+    assert jobs.result(PATIENCE_S) == [1, 4]
+    job = client.run("sleep 100", cloud="never", gpus=1, workdir=None)
+    job.cancel()
+    assert job.wait(PATIENCE_S)["phase"] == "cancelled"
+    with pytest.raises(JobFailedError, match="cancelled by its user"):
+        job.result()
+    followed = client.run("echo here", cloud="never", gpus=1, workdir=None)
+    assert "".join(followed.logs(follow=True)) == "here\n"
+
+
+def square() -> int:
+    """Runs in a job of an array."""
+    return int(os.environ["STARBURST_ARRAY_INDEX"]) ** 2

@@ -17,6 +17,14 @@ class WantedPath:
     ignore_files: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class MadeFiles:
+    """Files that are made for the job, by their places in the archive; `label` names them to the user."""
+
+    label: str
+    contents: Mapping[str, bytes]
+
+
 class LocalFiles(Protocol):
     """The machine that submits. A server, to which a text is sent, has none."""
 
@@ -32,8 +40,8 @@ class LocalFiles(Protocol):
     def directory(self) -> str:
         """The directory that goes along with a command or a batch script; "" is none."""
 
-    def packed(self, wanted: Sequence[WantedPath]) -> bytes:
-        """The paths as one tar.gz archive, which the limits of a job bound."""
+    def packed(self, wanted: Sequence[WantedPath], made: Sequence[MadeFiles] = ()) -> bytes:
+        """The paths and made files as one tar.gz archive, which the limits of a job bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class NoLocalFiles:
     environ: Mapping[str, str] = field(default_factory=dict)
     directory: str = ""
 
-    def packed(self, wanted: Sequence[WantedPath]) -> bytes:
+    def packed(self, wanted: Sequence[WantedPath], made: Sequence[MadeFiles] = ()) -> bytes:
         """Never called: a kind refuses paths where nothing is read."""
         raise NotImplementedError
 

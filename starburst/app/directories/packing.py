@@ -13,7 +13,7 @@ from pathlib import Path
 
 from starburst.app.directories.ignored import IgnoreFile, is_ignored, read_patterns
 from starburst.app.errors import UserError
-from translator.kinds.local_files import WantedPath
+from translator.kinds.local_files import MadeFiles, WantedPath
 from translator.kinds.prelude import MAX_PACKED
 
 #: Bytes and entries that are read at most before packing is given up.
@@ -27,28 +27,33 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class SubmittersFiles:
-    """The files of the user who submits (`LocalFiles`); `say` receives what goes along."""
+    """The files of the user who submits (`LocalFiles`); `say` receives what goes along.
+
+    `no_directory` is how the user says that no directory goes along.
+    """
 
     directory: str = ""
     say: Callable[[str], None] = lambda _: None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     reads: bool = True
+    no_directory: str = "--no-workdir"
 
-    def packed(self, wanted: Sequence[WantedPath]) -> bytes:
-        """The paths as one tar.gz; its size is said.
+    def packed(self, wanted: Sequence[WantedPath], made: Sequence[MadeFiles] = ()) -> bytes:
+        """The paths and made files as one tar.gz; its size is said.
 
         Raises:
             UserError: a path is not there, cannot be read, or all of them are too large.
         """
-        content = _Content()
+        content = _Content(made=made, no_directory=self.no_directory)
         for each in wanted:
             content.add(each)
         archive = content.archive()
-        names = ", ".join(dict.fromkeys(each.path for each in wanted))
+        names = ", ".join([*dict.fromkeys(each.path for each in wanted), *(each.label for each in made)])
         if len(archive) > MAX_PACKED:
             raise content.too_large(f"{-(-len(archive) // 1024)} KiB packed")
         size = f"{-(-len(archive) // 1024)} KiB packed"
-        self.say(f"taking along {names}: {_files(len(content.entries))}, {size}")
+        count = len(content.entries) + sum(len(each.contents) for each in made)
+        self.say(f"taking along {names}: {_files(count)}, {size}")
         for note in content.notes:
             self.say(note)
         return archive
@@ -62,6 +67,8 @@ class _Content:
     notes: list[str] = field(default_factory=list)
     size: int = 0
     path: str = ""
+    made: Sequence[MadeFiles] = ()
+    no_directory: str = ""
 
     def add(self, wanted: WantedPath) -> None:
         """Add a file, or what of a directory is not ignored."""
@@ -81,7 +88,7 @@ class _Content:
         if root in (Path.home().resolve(), Path("/")):
             raise UserError(
                 f"{wanted.path}: is the whole of your home or of the disk, which does not go along; change "
-                "to the directory of the job, or give --no-workdir"
+                f"to the directory of the job, or give {self.no_directory}"
             )
         for entry, below in _walk(root, wanted.ignore_files):
             self._take(Path(entry.path), f"{wanted.target}/{below}", entry.stat(follow_symlinks=False))
@@ -102,12 +109,14 @@ class _Content:
 
     def too_large(self, size: str) -> UserError:
         """The error that says what is large, and what to do."""
-        largest = sorted(self.entries, key=lambda entry: -entry[2])[:_NAMED]
+        made = [(each.label, "", sum(map(len, each.contents.values()))) for each in self.made]
+        largest = sorted([*self.entries, *made], key=lambda entry: -entry[2])[:_NAMED]
         told = ", ".join(f"{path} ({-(-bytes_ // 1024)} KiB)" for path, _, bytes_ in largest)
+        what = self.path or self.made[0].label
         return UserError(
-            f"{self.path}: {size}, and {MAX_PACKED >> 10} KiB go along with a job; the largest are {told}: "
+            f"{what}: {size}, and {MAX_PACKED >> 10} KiB go along with a job; the largest are {told}: "
             "name what it does not need in .starburstignore, put data on a volume or into the image, or give "
-            "--no-workdir"
+            f"{self.no_directory}"
         )
 
     def archive(self) -> bytes:
@@ -122,6 +131,11 @@ class _Content:
                     tar.add(path, name, recursive=False, filter=_anonymous)
                 except OSError as error:
                     raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+            for made in self.made:
+                for name, content in made.contents.items():
+                    entry = tarfile.TarInfo(name)
+                    entry.size = len(content)
+                    tar.addfile(entry, io.BytesIO(content))
         return packed.getvalue()
 
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from starburst.app.errors import UserError
+from starburst.app.jobs.command_options import CommandOptions
 from starburst.cli.output import Format, OutputOption
-from translator.duration import seconds
-from translator.kinds.gpu_request import GpuRequest
-from translator.kinds.overrides import Overrides
-from translator.quantity import quantity
 
-V = TypeVar("V")
 #: Words of a command line behind --, in the metadata of its context.
 COMMAND = "starburst.command"
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
-class JobOptions:
+class JobOptions(CommandOptions):
     """What a command, a batch script or a SkyPilot task is to have; a manifest says all of it itself."""
 
     name: Annotated[str, typer.Option(help="Name of the job.")] = ""
@@ -67,49 +58,13 @@ class JobOptions:
         bool, typer.Option("--checkpoint", help="It saves its state on SIGTERM and goes on from it.")
     ] = False
 
-    def overrides(self, arguments: tuple[str, ...]) -> Overrides:
-        """The options as values.
-
-        Raises:
-            UserError: one of them is not valid.
-        """
-        limit_s = None if not self.time else _read("--time", self.time, seconds)
-        for option, text in (("--cpus", self.cpus), ("--memory", self.memory)):
-            if text:
-                _read(option, text, quantity)
-        return Overrides(
-            name=self.name,
-            gpus=_read("--gpus", self.gpus, GpuRequest.parse) if self.gpus else None,
-            cpus=self.cpus,
-            memory=self.memory,
-            image=self.image,
-            tasks=self.nodes,
-            array=self.array,
-            time_limit_s=None if limit_s is None else max(1, round(limit_s)),
-            env=dict(_variable(text) for text in self.env or ()),
-            hints=self._hints(),
-            arguments=arguments,
-        )
-
-    def _hints(self) -> dict[str, str]:
-        hints = {
-            "runtime-estimate": self.estimate,
-            "max-wait": self.max_wait,
-            "after-ok": ",".join(self.after or ()),
-            "queue": self.queue,
-            "cloud": self.cloud,
-            "retries": "" if self.retries is None else str(self.retries),
-            "checkpoint": "true" if self.checkpoint else "",
-        }
-        return {key: value for key, value in hints.items() if value}
+    def spelled(self, option: str) -> str:
+        """How an option stands on the command line."""
+        return f"--{option.replace('_', '-')}"
 
     def given(self) -> list[str]:
         """The options that stand on the command line."""
-        return [
-            f"--{each.name.replace('_', '-')}"
-            for each in fields(self)
-            if getattr(self, each.name) != each.default
-        ]
+        return [self.spelled(each.name) for each in fields(self) if getattr(self, each.name) != each.default]
 
 
 @dataclass(frozen=True)
@@ -156,19 +111,3 @@ class SubmitOptions:
     def command(self) -> tuple[str, ...]:
         """The words behind --."""
         return tuple(self.context.meta.get(COMMAND, ()))
-
-
-def _read(option: str, text: str, read: Callable[[str], V]) -> V:
-    try:
-        return read(text)
-    except ValueError as bad:
-        raise UserError(f"{option}: {text!r}: {bad}") from None
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not _VARIABLE.fullmatch(name):
-        raise UserError(f"--env: {text!r}: write NAME=VALUE, or NAME for the value that it has here")
-    if not equals and name not in os.environ:
-        raise UserError(f"--env: {text!r}: is not set here; write {name}=VALUE")
-    return name, value if equals else os.environ[name]

@@ -14,7 +14,7 @@ from starburst.domain.job import Submission
 from translator.errors import ManifestErrors
 from translator.intake.texts import read_firsts
 from translator.kinds.conversion import converted
-from translator.kinds.local_files import LocalFiles, WantedPath
+from translator.kinds.local_files import LocalFiles, MadeFiles, WantedPath
 from translator.kinds.overrides import NONE, Overrides
 
 
@@ -26,8 +26,8 @@ class Elsewhere:
     environ: Mapping[str, str] = field(default_factory=dict)
     reads: bool = True
 
-    def packed(self, wanted: Sequence[WantedPath]) -> bytes:
-        return SubmittersFiles().packed(wanted)
+    def packed(self, wanted: Sequence[WantedPath], made: Sequence[MadeFiles] = ()) -> bytes:
+        return SubmittersFiles().packed(wanted, made)
 
 
 def read(
