@@ -2,7 +2,8 @@
 
 A real `starburst up` and a real `chakra` beside a fake API server in a process of its own (tests/kube_unit),
 so the figures hold no work of etcd; all of them share the machine. The measure beside it is a bare client
-that writes the same marks to as many Jobs of that server, as fast as it can: what any adoption has to do.
+that writes the same marks to as many Jobs of that server, as fast as it can: what any adoption has to do. It
+fails where a ratio to that, or to the quiet scheduler before, is above `MOST`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from statistics import median
 
 import yaml
 
+from bench.growth import beyond
 from starburst.app.config.home import Home
 from starburst.app.jobs import submitting
 from starburst.app.reading.sources import ManifestText
@@ -38,6 +40,8 @@ AT_ONCE = 16
 #: Wall seconds between submitted jobs, and after which a measurement is given up.
 PAUSE_S, PATIENCE_S = 1.0, 900.0
 CONFIG: Object = {"cluster": {"kind": "kubernetes"}, "http": {"port": 0}}
+#: What a client that does nothing else may be faster by, and how much later a submitted job may start.
+MOST = {"bare client ÷ adoption": 20.0, "a job's start, beside ÷ before": 10.0}
 CPU_TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -207,8 +211,8 @@ def probe(root: Path, server: Server, number: int) -> float:
     return time.perf_counter() - before
 
 
-def measure(root: Path, server: Server, jobs: int) -> list[tuple[str, str]]:
-    """Figures by name."""
+def measure(root: Path, server: Server, jobs: int) -> tuple[list[tuple[str, str]], dict[str, float]]:
+    """Figures by name, and the ratios that are judged."""
     kubeconfig = root / "kube"
     kubeconfig.write_text(json.dumps(kubeconfig_of(server.url)))
     (root / "starburst.yaml").write_text(yaml.safe_dump(CONFIG))
@@ -230,7 +234,7 @@ def measure(root: Path, server: Server, jobs: int) -> list[tuple[str, str]]:
         began = time.perf_counter()
         with programs.running("up", *up):
             again_s = time.perf_counter() - began
-    return [
+    rows = [
         ("taken in, objects/s", f"{jobs / took_s:,.0f}"),
         ("a bare client that only marks, objects/s", f"{alone:,.0f}"),
         ("adoption ÷ bare client", f"{jobs / took_s / alone:.2f}"),
@@ -244,6 +248,10 @@ def measure(root: Path, server: Server, jobs: int) -> list[tuple[str, str]]:
         ("peak memory of `up` and `chakra`, MiB", f"{memory:.0f}"),
         ("restart until synced, s", f"{again_s:.1f}"),
     ]
+    return rows, {
+        "bare client ÷ adoption": alone * took_s / jobs,
+        "a job's start, beside ÷ before": median(beside or quiet) / median(quiet),
+    }
 
 
 def main() -> None:
@@ -258,10 +266,11 @@ def main() -> None:
         return
     jobs = 200 if args.small else args.jobs
     with tempfile.TemporaryDirectory(prefix="starburst-adoption-") as directory, fake_server() as server:
-        rows = measure(Path(directory), server, jobs)
+        rows, ratios = measure(Path(directory), server, jobs)
     print(f"\n| {jobs:,} applied Jobs | |\n|---|---|")
     for name, figure in rows:
         print(f"| {name} | {figure} |")
+    sys.exit(beyond(ratios, MOST))
 
 
 if __name__ == "__main__":

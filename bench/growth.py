@@ -1,4 +1,4 @@
-"""What a measurement grows by when there is ten times as much."""
+"""What a measurement grows by when there is ten times as much, and which ratios are beyond their limits."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ def report(
         if ratio > limit(name, value):
             slow.append(f"{name}: {ratio:.1f} times that of a tenth")
     return "\n".join(slow) or None
+
+
+def beyond(ratios: Mapping[str, float], most: Mapping[str, float]) -> str | None:
+    """The ratios of one run that are above what they may be, by name, a line each."""
+    lines = [
+        f"{name}: {value:.3g}, at most {most[name]:g}"
+        for name, value in ratios.items()
+        if name in most and value > most[name]
+    ]
+    return "\n".join(lines) or None

@@ -24,6 +24,7 @@ from sqlalchemy import Connection
 from bench.growth import report
 from starburst.app.config import parse_config
 from starburst.app.jobs.snapshot_cache import SnapshotCache
+from starburst.app.wiring.resuming import resume
 from starburst.core.model.events import (
     Event,
     JobSubmitted,
@@ -35,7 +36,6 @@ from starburst.core.model.events import (
 )
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
-from starburst.core.views.restoring import restore
 from starburst.core.views.snapshot import facts
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Submission, Workload
@@ -84,7 +84,7 @@ def measure(jobs: int) -> dict[str, float]:
         store.set_fact("config", config.model_dump(mode="json"))
         figures = {"bulk submit, s": submit(store, jobs), **lived(store, config.settings())}
         figures |= asked(store, jobs)
-        figures["restart: load and rebuild, s"] = timed(lambda: restore(config.settings(), store.snapshot()))
+        figures["restart: load and rebuild, s"] = timed(lambda: resume(config.settings(), store))
         size = (Path(home) / "starburst.db").stat().st_size
         figures["database, bytes a job"] = size / jobs
     return figures

@@ -3,7 +3,8 @@
 Synthetic jobs arrive at random (Poisson) at a load of about .9 of 64 nodes of 8 GPUs; Compute-Wait α .076,
 out of order, at most 30 waiting. Every figure comes from a process of its own, so peak memory is its own too;
 the array engine is called twice, and what the first call takes longer is shown: to compile or load its code.
-The column "× CPU" is the ratio of CPU time to the size before, measured in the same run.
+The column "× CPU" is the ratio of CPU time to the size before, measured in the same run; it fails where ten
+times the jobs take more than `GROWS` times as long.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from bench.growth import beyond
 from sim.outcomes import measure
 from sim.spec import Spec
 from sim.trace import Trace
 
+#: What the CPU time for ten times the jobs may be, if it is longer than NOISE_S.
+GROWS, NOISE_S = 20.0, 0.5
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 #: The core takes about 0.1 ms a job; a million of them is measured by hand now and then.
 CORE_MOST = 300_000
@@ -56,15 +60,20 @@ def main() -> None:
         print(json.dumps(one(args.one[0], args.one[1], int(args.one[2]))))
         return
     sizes = SIZES[:2] if args.small else SIZES
+    growth: dict[str, float] = {}
     for engine in ("core", "array"):
         header(f"{engine}, synthetic")
-        before = None
+        before: dict[str, Any] | None = None
         for jobs in (n for n in sizes if engine == "array" or n <= CORE_MOST):
             figures = measured("synthetic", engine, jobs)
             show(f"{jobs:,} jobs", figures, before)
+            if before and figures["cpu_s"] > NOISE_S:
+                tens = jobs / before["jobs"] / 10  # the core's largest trace is three times the one before
+                growth[f"{engine}, {jobs:,} jobs"] = figures["cpu_s"] / before["cpu_s"] / tens
             before = figures
     if not args.small:
         compare()
+    sys.exit(beyond(growth, dict.fromkeys(growth, GROWS)))
 
 
 def compare() -> None:

@@ -34,11 +34,11 @@ from starburst.app.notices.notifier import Notifier
 from starburst.app.notices.senders import deliver
 from starburst.app.reading.adopted import object_reader
 from starburst.app.wiring.kube_client import connect, need_kubernetes
+from starburst.app.wiring.resuming import resume
 from starburst.app.wiring.stored import intake_rules
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.scheduler import Scheduler
-from starburst.core.views.restoring import restore
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
@@ -77,7 +77,7 @@ def build(
     Raises:
         UserError: an extra that the config needs is not installed, or jobs live on a cluster of another kind.
     """
-    scheduler = restore(config.settings(), store.snapshot())
+    scheduler = resume(config.settings(), store)
     _refuse_to_leave_behind(store, scheduler, config)
     open_books(store, scheduler, max(scheduler.state.now, queries.pace(store).scheduler_time(time.time())))
     store.set_fact("config", config.model_dump(mode="json", exclude={"store", "notify", "smtp"}))

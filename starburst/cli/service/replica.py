@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -88,6 +89,7 @@ class Replica:
         controller = build(
             self.home, self.config, self.store, inbox=self._inbox, held=self.held, election=election
         )
+        gc.freeze()  # a full collection would walk all jobs that were loaded
         jobs = len(controller.scheduler.state.jobs)
         log.info("up", home=str(self.home.root), pid=os.getpid(), jobs=jobs, **parts_of(self.config))
         if not stands_by:

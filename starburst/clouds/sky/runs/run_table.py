@@ -25,6 +25,7 @@ from starburst.clouds.sky.runs.deadlines import TaskDeadlines
 from starburst.clouds.sky.runs.delays import DelayReports
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry, load_runs, save_run
 from starburst.clouds.sky.runs.logs import TaskLogs
+from starburst.clouds.sky.runs.open_runs import OpenRuns
 from starburst.clouds.sky.runs.prepare import prepare
 from starburst.clouds.sky.runs.progress import ProgressCollector
 from starburst.clouds.sky.runs.runtime_values import ValueReader
@@ -62,6 +63,10 @@ class RunTable:
         self._context = context
         self._machines = machines
         self._runs = load_runs(context.journal, clock.wall())
+        self._open = OpenRuns()
+        for entry in self._runs.values():
+            if entry.end is None:
+                self._open.add(entry)
         self.logs = TaskLogs(context.settings.logs, context.settings.max_log)
         self.checkpoints = CheckpointTransfer(context, machines)
         self.values = ValueReader(context.inputs.source, context.tasks, self.give_up)
@@ -75,9 +80,10 @@ class RunTable:
         """Journal a run unless it is known; the machines that are to be told."""
         entry = self._runs.get((run.job.id, run.attempt))
         if entry is None:
-            entry, refused = prepare(run, self._machines, self._context, master_port(run, self._ports()))
+            entry, refused = prepare(run, self._machines, self._context, master_port(run, self._open.ports))
             if refused is None:
                 self.save(entry)
+                self._open.add(entry)
             else:
                 self._settle(entry, refused)
             self._runs[entry.key] = entry
@@ -113,12 +119,6 @@ class RunTable:
         entry.stop = stop
         self.save(entry)
 
-    def _ports(self) -> set[int]:
-        """The ports on which the first tasks of gangs may listen now."""
-        open_ = [rank.spec for entry in self._runs.values() if entry.end is None for rank in entry.ranks]
-        told = [spec.get("env", {}).get("MASTER_PORT", "") for spec in open_]
-        return {int(port) for port in told if port.isdecimal()}
-
     # --- what there is -----------------------------------------------------------------------------------
 
     def list_all(self) -> frozenset[tuple[str, int]]:
@@ -130,11 +130,7 @@ class RunTable:
 
     def tasks_on(self, instance_id: str) -> Iterator[tuple[RunEntry, RankEntry]]:
         """The tasks on a machine that may be alive."""
-        for entry in self._runs.values():
-            if entry.end is None:
-                yield from (
-                    (entry, rank) for rank in entry.ranks if rank.where == instance_id and not rank.over
-                )
+        return self._open.tasks_on(instance_id)
 
     def activity(self, instance_id: str) -> Activity:
         """What goes on with the tasks of a machine."""
@@ -145,8 +141,7 @@ class RunTable:
 
     def has_runs_on(self, instance_id: str) -> bool:
         """Whether a run on a machine has not been reported to its end, checkpoints included."""
-        open_ = (entry for entry in self._runs.values() if entry.end is None)
-        return any(rank.where == instance_id for entry in open_ for rank in entry.ranks)
+        return self._open.has_any_on(instance_id)
 
     def log_of(self, entry: RunEntry, rank: RankEntry) -> Path:
         """The file with a task's output on this side."""
@@ -250,3 +245,4 @@ class RunTable:
             rank.spec = {}
             self.deadlines.forget(entry.name(rank))
         self.save(entry)
+        self._open.drop(entry)
