@@ -41,7 +41,7 @@ def job_progress(record: JobRecord) -> dict[str, Any]:
         "started_at": record.started_at,
         "ended_at": record.ended_at,
         "exit_code": record.exit_code,
-        "message": record.message,
+        "message": record.stall or record.message,
         "cloud_micro_usd": record.cloud_micro_usd,
         "open_bills": record.open_bills,
         "record": codec.encode_brief(record),

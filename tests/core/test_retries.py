@@ -10,6 +10,7 @@ from starburst.core.model.events import (
     InstanceReady,
     InstanceUnfit,
     InstanceUnreachable,
+    RunStalled,
     SiteSynced,
     Tick,
 )
@@ -19,6 +20,7 @@ from starburst.domain.job import Job, Site
 from starburst.domain.money import Money
 from starburst.policy.backoff import MOST_RENTED_S
 from starburst.policy.caps import Cap
+from starburst.store.rows import job_progress
 from tests.builders import HOUR, MINUTE, Desk, job, launches, snapshot
 from tests.core.capped import cap, capped, cloud
 
@@ -97,9 +99,47 @@ def test_the_cost_is_said_while_the_job_pauses_also_after_a_restart() -> None:
     for scheduler in (desk.scheduler, restore(desk.scheduler.state.settings, snapshot(desk.scheduler))):
         said = explain(scheduler.state, scheduler.state.jobs["a"], lambda at: f"{at:.0f}").sentence
         assert said == (
-            "pauses before try 2 of 51, as its last run failed; until 371 i-000001 (m, $10.00/h) is kept for "
-            "it; its tries that failed soon have cost $1.00 of at most $3.00 (cloud.max_usd_on_failures)"
+            "pauses before try 2 of 51, as its last run failed; its tries that failed soon have cost $1.00 "
+            "of at most $3.00 (cloud.max_usd_on_failures); until 371 i-000001 (m, $10.00/h) is kept for it"
         )
+
+
+def test_a_listing_says_the_cost_until_the_next_try_begins() -> None:
+    desk = capped(max_failing=Money.of(30))
+    desk.submit(cloud("a", retries=50))
+    for number in range(2, 10):  # the machine is kept at first; at last each try rents one
+        starts(desk)
+        assert desk["a"].message == ""
+        fails(desk)
+        cost = Money(desk["a"].failing_micro_usd)
+        assert desk["a"].message == (
+            f"pauses before try {number} of 51, as its last run failed; its tries that failed soon have "
+            f"cost {cost}"
+        )
+        if number < 9:
+            desk.wait(desk["a"].not_before - desk.now)
+    assert desk.phase("a") == "blocked"
+    record = desk["a"]
+    assert explain(desk.scheduler.state, record, str).sentence == (
+        f"{record.message} of at most $30.00 (cloud.max_usd_on_failures); until {record.not_before}"
+    )
+
+
+def test_a_cloud_job_whose_image_is_not_to_be_had_says_so_and_what_its_machine_costs() -> None:
+    desk = capped()
+    desk.submit(cloud("a"))
+    desk.wait(BOOT_S)
+    desk.tell(InstanceReady(*desk.instances, desk.now - BOOT_S, None))
+    why = "ImagePullBackOff: Back-off pulling image; pulled again after 20 s"
+    desk.tell(RunStalled("a", 1, why))
+    said = explain(desk.scheduler.state, desk["a"], lambda at: f"{at:.0f}").sentence
+    assert said == (
+        "is being started in the cloud on i-000001 (m), 6 min after it was submitted; $1.00 so far at "
+        f"$10.00/h; held up: {why}"
+    )
+    assert job_progress(desk["a"])["message"] == why
+    desk.started("a")
+    assert job_progress(desk["a"])["message"] == ""
 
 
 def test_a_run_that_failed_after_long_work_does_not_count() -> None:

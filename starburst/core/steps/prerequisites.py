@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
+from starburst.core.model.decisions import usd
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import State
 from starburst.core.steps.transitions import to
@@ -34,9 +35,7 @@ def shut(state: State, record: JobRecord) -> bool:
         _keep_out(state, record, Phase.BLOCKED, waits.reason)
         return True
     if record.not_before > state.now:
-        tries = f"try {record.failures + 1} of {record.job.retries + 1}"
-        why = f"was not started: {record.refusal}" if record.refusal else ""
-        why = why or f"pauses before {tries}, as its last run failed"
+        why = f"was not started: {record.refusal}" if record.refusal else pause_after_failure(record)
         _keep_out(state, record, Phase.BLOCKED, why)
         return True
     place = state.turns.take(record)
@@ -51,6 +50,13 @@ def put_off(state: State, record: JobRecord, message: str) -> None:
     """Block a job whose start was refused by its site: it gives up its slots and its turn while it pauses."""
     state.turns.give_up(record)
     to(state, record, Phase.BLOCKED, queued_at=state.now, message=message)
+
+
+def pause_after_failure(record: JobRecord) -> str:
+    """What a job does whose command failed, and what such tries have cost."""
+    spent = f"; its tries that failed soon have cost {usd(record.failing_micro_usd)}"
+    tries = f"try {record.failures + 1} of {record.job.retries + 1}"
+    return f"pauses before {tries}, as its last run failed{spent if record.failing_micro_usd else ''}"
 
 
 def comes_after(job: Job) -> str:

@@ -14,7 +14,7 @@ from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
-from starburst.core.steps.prerequisites import over, put_off, shut
+from starburst.core.steps.prerequisites import over, pause_after_failure, put_off, shut
 from starburst.core.steps.retries import failed_in_cloud, try_again
 from starburst.core.steps.start_refusals import accepted, refused
 from starburst.core.steps.starvation import note_start
@@ -29,7 +29,7 @@ WORDS = 500
 
 def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
     """Begin a new attempt on slots that the job already holds."""
-    to(state, record, Phase.STARTING, slots=slots)
+    to(state, record, Phase.STARTING, slots=slots, message="")
     record.site = site
     record.attempt += 1
     record.started_at = record.ended_at = record.ends_at = record.observed_at = None
@@ -209,7 +209,7 @@ def _failed(state: State, record: JobRecord, event: RunEnded) -> None:
         return
     state.unreserve(record)
     if try_again(state, record):
-        to(state, record, Phase.OFFLOADING, message="")
+        to(state, record, Phase.OFFLOADING, message=pause_after_failure(record))
         state.departing.pop(record.id)  # it has its machines
         state.pauses.set(record.not_before, record)
     else:

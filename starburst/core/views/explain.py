@@ -16,6 +16,7 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
 from starburst.core.steps.offload import pack_at
+from starburst.core.steps.prerequisites import pause_after_failure
 from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.cloud import Offer
 from starburst.domain.job import CloudChoice, Job, Phase, Site
@@ -186,19 +187,17 @@ def _kept_out(state: State, record: JobRecord, clock: Clock, sees: Callable[[str
     return f"{record.message}; since {clock(record.queued_at)}"
 
 
-def _spent_on_failures(state: State, record: JobRecord) -> str:
-    """What cloud runs that failed soon have cost, and the bound on that."""
-    if not record.failing_micro_usd:
-        return ""
+def _pause_after_failure(state: State, record: JobRecord) -> str:
+    """The pause of a job whose command failed, with the bound on what cloud runs that fail soon may cost."""
     bound = state.settings.max_failing
     most = "" if bound is None else f" of at most {bound} (cloud.max_usd_on_failures)"
-    return f"; its tries that failed soon have cost {usd(record.failing_micro_usd)}{most}"
+    return f"{pause_after_failure(record)}{most if record.failing_micro_usd else ''}"
 
 
 def _pauses(state: State, record: JobRecord, clock: Clock) -> str:
     """The pause of a job after a failed command or a refused start."""
     if not record.refusal:
-        return f"{record.message}; until {clock(record.not_before)}{_spent_on_failures(state, record)}"
+        return f"{_pause_after_failure(state, record)}; until {clock(record.not_before)}"
     times = f" {record.refusals} times in a row, at last" if record.refusals > 1 else ""
     if record.deadline < record.not_before:
         then = f"it leaves for the cloud at {clock(record.deadline)}, if it can"
@@ -316,9 +315,8 @@ def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
     what = ", ".join(f"{m.id} ({m.offer.title}, {m.rate}/h)" for m in machines)
     are = "are" if len(machines) > 1 else "is"
     if state.keeps_machines(record):
-        tries = f"try {record.failures + 1} of {record.job.retries + 1}"
-        kept = f"until {clock(record.not_before)} {what} {are} kept for it{_spent_on_failures(state, record)}"
-        return f"pauses before {tries}, as its last run failed; {kept}"
+        until = f"until {clock(record.not_before)} {what} {are} kept for it"
+        return f"{_pause_after_failure(state, record)}; {until}"
     up_at = max(m.requested_at + m.offer.ready_s for m in machines)
     eta = f", expected at about {clock(up_at)}" if up_at > max(state.now, machines[0].requested_at) else ""
     return (
@@ -342,7 +340,8 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
     cost = sum((machine.cost(state.now) for machine in machines), Money())
     rate = sum((machine.rate for machine in machines), Money())
     what = ", ".join(f"{machine.id} ({machine.offer.title})" for machine in machines)
-    line = f"{since} in the cloud on {what}{first}; {cost} so far at {rate}/h"
+    held_up = f"; held up: {record.stall}" if record.stall else ""
+    line = f"{since} in the cloud on {what}{first}; {cost} so far at {rate}/h{held_up}"
     if record.moving:
         targets = [state.fleet.instances[name] for name in dict.fromkeys(s.where for s in record.moving)]
         there = ", ".join(f"{machine.id} ({machine.offer.title})" for machine in targets)
