@@ -170,6 +170,13 @@ def test_files_of_secrets_go_along_where_values_do() -> None:
     assert line.startswith(f"{SPEC}.volumes[0].secret: does not go along to a cloud; only the cluster can")
 
 
+def test_files_go_along_on_the_machine_itself_too() -> None:
+    manifest = mounting({"secret": {"secretName": "login"}}, {"starburst.io/runtime": "host"})
+    assert told(manifest) == []
+    (found,) = mounts_of(manifest, STORES, in_container=False)
+    assert (found.store, found.read_only, found.files) == (None, True, True)
+
+
 @pytest.mark.parametrize("volume", [CLAIM, OTHER_CLAIM, HOME, HOST])
 def test_who_stays_mounts_what_the_cluster_has(volume: dict[str, Any]) -> None:
     assert told(mounting(volume, {"starburst.io/cloud": "never", "starburst.io/runtime": "host"})) == []

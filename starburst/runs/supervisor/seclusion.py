@@ -34,8 +34,9 @@ def enter(plan: dict[str, Any]) -> None:
     """In a child of the supervisor: return in the process that becomes the task, with its rights and view.
 
     `plan` comes from `accounts.py`: `uid`, `gid`, `groups` (a `uid` of None: this account, in a user
-    namespace), `own` (directories to be made for it), `hide`, `keep` (exceptions from `hide`) and `private`
-    (pairs of a directory and the one to be mounted over it).
+    namespace), `own` (directories to be made for it), `hide`, `keep` (exceptions from `hide`), `private`
+    (pairs of a directory and the one to be mounted over it) and perhaps `mounts` (pairs of a place, which
+    need not exist, and what is mounted there read-only; outer places first).
 
     Raises:
         OSError: the kernel refuses; its filename is RUN_AS.
@@ -98,6 +99,7 @@ def _see_only(plan: dict[str, Any]) -> None:
     _mount("none", "/", None, MS_REC | MS_PRIVATE)
     kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in plan["keep"]}
     lain = {path: os.open(instead, os.O_PATH | os.O_CLOEXEC) for path, instead in plan["private"]}
+    mounts = [(place, os.open(what, os.O_PATH | os.O_CLOEXEC)) for place, what in plan.get("mounts", ())]
     before = os.umask(0o066)
     for path, folder in lain.items():
         _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND | MS_REC)
@@ -107,9 +109,39 @@ def _see_only(plan: dict[str, Any]) -> None:
     for path, folder in kept.items():
         os.makedirs(path, exist_ok=True)
         _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND | MS_REC)
-    for path in plan["hide"]:
+    for place, what in mounts:
+        _make_mount_point(plan, place, stat.S_ISDIR(os.fstat(what).st_mode))
+        _mount(f"/proc/self/fd/{what}", place, None, MS_BIND)
+    for path in (*plan["hide"], *(place for place, _ in mounts)):
         _mount("none", path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.umask(before)
+
+
+def _make_mount_point(plan: dict[str, Any], place: str, is_directory: bool) -> None:
+    """Have something to mount on, which nobody else sees where the task could not have made it itself.
+
+    A name in / is made there, for what is mounted below it would be lost beneath an overlay.
+    """
+    if os.path.lexists(place):
+        return
+    above = os.path.dirname(place)
+    while not os.path.isdir(above):
+        above = os.path.dirname(above)
+    own = [*plan["hide"], *(path for path, _ in plan["private"])]
+    if above != "/" and not os.stat(above).st_mode & stat.S_IWOTH and not _is_within(above, own):
+        layers = os.path.join(plan["hide"][0], f".{place.replace('/', '-')}")
+        upper, work = os.path.join(layers, "upper"), os.path.join(layers, "work")
+        os.makedirs(upper)
+        os.makedirs(work)
+        os.chmod(upper, stat.S_IMODE(os.stat(above).st_mode))
+        _mount("overlay", above, "overlay", 0, f"lowerdir={above},upperdir={upper},workdir={work}")
+    os.makedirs(place if is_directory else os.path.dirname(place), exist_ok=True)
+    if not is_directory:
+        os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+
+
+def _is_within(path: str, roots: list[str]) -> bool:
+    return any(os.path.commonpath([path, root]) == root for root in roots)
 
 
 def _fork_init() -> int:

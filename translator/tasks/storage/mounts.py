@@ -75,13 +75,10 @@ def _volume(
         yield from _empty(volume, source, mounts, number)
     elif kind == "emptyDir":
         volume.note(f"{NOT_MOUNTED} in the cloud")
-    elif kind in FILES and in_container:
+    elif kind in FILES:
         judge_files(source, kind)
         for mount in _mounted(source, mounts, None, str(number)):
             yield replace(mount, files=True, read_only=True)
-    elif kind in FILES and mounts:
-        mend = f"give it an image, without starburst.io/runtime: host, or {STAY}"
-        source.stay(volume_name(volume), "is mounted in containers only", mend)
     elif kind in (*MAPPED, "hostPath"):
         key, found = stand_in(stores, source, kind)
         if found is not None:

@@ -16,9 +16,9 @@ LOG_BYTES = 1 << 22
 
 
 class VolumeMount(TypedDict):
-    """A volume of a task's container, or a directory of one."""
+    """A volume of a task, or a directory of one."""
 
-    #: Where the container finds it.
+    #: Where the task finds it.
     path: str
     #: Where it is mounted on the machine; None: an emptyDir of the attempt's own.
     store: str | None
@@ -96,6 +96,8 @@ class TaskSpec(TypedDict):
     time_limit_s: float | None
     #: Addresses of all tasks of its gang, by rank; [] for a job of one task.
     hosts: list[str]
+    #: Files of a task without an image.
+    mounts: list[VolumeMount]
 
 
 class TaskSpecWithSecrets(TaskSpec):

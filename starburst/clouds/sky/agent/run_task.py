@@ -18,6 +18,7 @@ from typing import Any, cast
 from starburst.clouds.sky.agent import firewall, machine_cgroup
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError
 from starburst.clouds.sky.agent.containers.removal import remove_container
+from starburst.clouds.sky.agent.containers.volume_files import file_mounts, give_files
 from starburst.clouds.sky.agent.devices import devices_of
 from starburst.clouds.sky.agent.progress_file import make_report_dir, report_path
 from starburst.clouds.sky.agent.protocol import ContainerSpec, TaskSpec
@@ -120,6 +121,11 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
     if apart:
         keep_apart(path, spec, checkpoints, report_dir)
     else:
+        if task.get("mounts"):
+            raise TaskRefusedError(
+                "this machine does not keep jobs apart, so it mounts volumes in containers only; give the "
+                "job an image, without starburst.io/runtime: host"
+            )
         machine_cgroup.enter(Path(path))
         group = machine_cgroup.group_of(Path(path))
         spec["cgroup"] = None if group is None else str(group)
@@ -144,10 +150,11 @@ def in_container(path: str, task: TaskSpec, box: ContainerSpec, known: dict[str,
 
 
 def keep_apart(path: str, spec: dict[str, Any], checkpoints: str, report_dir: str) -> None:
-    """Give a task the account of its job, and a control group with its limits.
+    """Give a task the account of its job with the files of its volumes, and a control group with its limits.
 
     Raises:
-        TaskRefusedError: its checkpoints are in a bucket that its account cannot write, or there are no ids.
+        TaskRefusedError: its checkpoints are in a bucket that its account cannot write, there are no ids, or
+            a file cannot be had where it is to be.
     """
     try:
         uid = user_id(path)
@@ -166,9 +173,11 @@ def keep_apart(path: str, spec: dict[str, Any], checkpoints: str, report_dir: st
     else:
         keep.append(checkpoints)
     keep += programs(machine_environment()["PATH"])
-    spec["seclusion"] = plan_of(uid, own, keep, os.path.join(path, "tmp"))
+    plan = plan_of(uid, own, keep, os.path.join(path, "tmp"))
+    spec["seclusion"] = {**plan, "mounts": file_mounts(path, spec.get("mounts", []))}
     spec["max_log"] = MAX_LOG
     with all_rights(path):
+        give_files(path, uid)
         os.chown(report_dir, uid, owner.st_gid)
         os.chmod(report_dir, 0o2770)  # so that the machine's user can read what is written there
         limits = spec["cpus"], int(spec.get("memory_mib", 0))

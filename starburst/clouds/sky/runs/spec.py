@@ -68,6 +68,7 @@ def spec_of(
         "grace_s": job.grace_s,
         "time_limit_s": workload.time_limit_s,
         "hosts": [],
+        "mounts": [] if box else volumes,
     }
 
 
@@ -82,7 +83,8 @@ def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
     env = {**peers, **values.plain, **ours}
     env = {name: value for name, value in env.items() if name in ours or name not in values.secret}
     secrets = {name: value for name, value in values.secret.items() if name not in ours}
-    changes = {"env": env, "command": list(values.command), "secrets": secrets, "logins": [], "files": []}
+    files = [_file(file, content) for file, content in values.files]
+    changes = {"env": env, "command": list(values.command), "secrets": secrets, "logins": [], "files": files}
     found = cast("TaskSpecWithSecrets", {**spec, **changes})
     box = found["docker"]
     if box is None:
@@ -98,7 +100,6 @@ def filled(spec: TaskSpec, values: RuntimeValues) -> TaskSpecWithSecrets:
     found["logins"] = [
         {"registry": registry, "username": user, "password": password} for user, password in values.logins
     ]
-    found["files"] = [_file(file, content) for file, content in values.files]
     return found
 
 

@@ -166,7 +166,7 @@ class ContainerLife:
         try:
             user = self._user()
             self._check_user(user)
-            write_files(self.path, as_root=user in ROOT)
+            write_files(self.path, closed=user in ROOT)
             self.egress = Egress(self.engine)
             parent = self.egress.close()
             own = self.path, self.engine, self.box, self.known, self.secrets

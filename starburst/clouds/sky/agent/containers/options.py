@@ -73,6 +73,15 @@ def bind(path: str, volume: VolumeMount) -> list[str]:
     Raises:
         TaskRefusedError: the volume is not here, or its directory leads elsewhere or cannot be made.
     """
+    return ["-v", f"{source_of(path, volume)}:{volume['path']}" + (":ro" if volume["read_only"] else "")]
+
+
+def source_of(path: str, volume: VolumeMount) -> str:
+    """What of the machine's is to be mounted for a volume of the task in `path`; made if it is missing.
+
+    Raises:
+        TaskRefusedError: the volume is not here, or its directory leads elsewhere or cannot be made.
+    """
     store = volume["store"]
     root = os.path.realpath(os.path.join(path, VOLUMES) if store is None else os.path.expanduser(store))
     if store is not None and not (os.path.isdir(root) if volume["copied"] else os.path.ismount(root)):
@@ -96,4 +105,4 @@ def bind(path: str, volume: VolumeMount) -> list[str]:
     except OSError as error:
         why = f"{volume['below']} cannot be made: {error.strerror}"
         raise TaskRefusedError(f"{volume['told']}: {why}") from error
-    return ["-v", f"{source}:{volume['path']}" + (":ro" if volume["read_only"] else "")]
+    return source

@@ -1,26 +1,30 @@
 """Files of a task's volumes that came with its run: values of ConfigMaps and Secrets, facts of its pod.
 
 They are below the task's directory, in one that is the machine user's alone, and go when the task ends. Only
-its container sees them, read-only and with the modes of the manifest, as from a kubelet.
+the task sees them, read-only and with the modes of the manifest, as from a kubelet.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Sequence
 from typing import cast
 
-from starburst.clouds.sky.agent.containers.options import TaskRefusedError
-from starburst.clouds.sky.agent.protocol import FileToWrite
+from starburst.clouds.sky.agent.containers.options import TaskRefusedError, source_of
+from starburst.clouds.sky.agent.protocol import FileToWrite, VolumeMount
 from starburst.clouds.sky.agent.task_dirs import FILES, VOLUMES, facts
 from starburst.runs.supervisor.files import remove
 
-#: Modes without one in the manifest: a kubelet's; and of a Secret whose reader is root.
+#: Modes without one in the manifest: a kubelet's; and of a Secret whose reader is root or its owner.
 MODE, SECRET_MODE = 0o644, 0o400
 
+#: Directories of the kernel's, where no mount point can be made.
+KERNELS = ("/proc", "/sys", "/dev")
 
-def write_files(path: str, *, as_root: bool) -> None:
-    """Write the files of a task into its volumes. `as_root`: root reads them, whom no mode keeps out.
+
+def write_files(path: str, *, closed: bool) -> None:
+    """Write the files of a task into its volumes. `closed`: Secrets are for root and their owner to read.
 
     Raises:
         TaskRefusedError: one cannot be written where it is to be.
@@ -32,10 +36,35 @@ def write_files(path: str, *, as_root: bool) -> None:
     for file in cast("list[FileToWrite]", files):
         place = os.path.join(root, file["volume"], file["path"])
         try:
-            _write(place, file, SECRET_MODE if file["secret"] and as_root else MODE)
+            _write(place, file, SECRET_MODE if file["secret"] and closed else MODE)
         except OSError as error:
             raise TaskRefusedError(f"the file {file['path']} cannot be written: {error.strerror}") from error
     remove(os.path.join(path, FILES))
+
+
+def file_mounts(path: str, mounts: Sequence[VolumeMount]) -> list[list[str]]:
+    """Write the files of a task without an image; pairs of a place and what to mount there, outer ones first.
+
+    Raises:
+        TaskRefusedError: a file cannot be written, or not be mounted where it is to be.
+    """
+    if not mounts:
+        return []
+    write_files(path, closed=True)
+    pairs = []
+    for volume in mounts:
+        place = os.path.normpath(f"/{volume['path'].lstrip('/')}")
+        if place == "/" or f"{place}/".startswith(tuple(f"{root}/" for root in KERNELS)):
+            raise TaskRefusedError(f"nothing can be mounted at {place}; mend mountPath")
+        pairs.append([place, source_of(path, volume)])
+    return sorted(pairs)
+
+
+def give_files(path: str, uid: int) -> None:
+    """As root: make these files its account's own; their directories stay the machine user's."""
+    for folder, _directories, files in os.walk(os.path.join(path, VOLUMES)):
+        for name in files:
+            os.chown(os.path.join(folder, name), uid, -1, follow_symlinks=False)
 
 
 def _write(place: str, file: FileToWrite, default_mode: int) -> None:
