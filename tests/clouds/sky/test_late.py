@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import json
 from collections.abc import Callable, Coroutine
@@ -51,7 +52,7 @@ class Cluster:
 
 
 def manifest(*command: str) -> str:
-    """Takes a password, something made of it, and a setting."""
+    """Takes a password, also as a file, something made of it, and a setting."""
     env = [
         {"name": "PLAIN", "value": "yes"},
         {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "login", "key": "password"}}},
@@ -60,7 +61,10 @@ def manifest(*command: str) -> str:
         {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
         {"name": "STARBURST_JOB", "value": "mine"},
     ]
-    spec = {"restartPolicy": "Never", "containers": [{"command": list(command), "env": env}]}
+    mount = {"name": "v", "mountPath": "/etc/login"}
+    container = {"command": list(command), "env": env, "volumeMounts": [mount]}
+    volumes = [{"name": "v", "secret": {"secretName": "login"}}]
+    spec = {"restartPolicy": "Never", "containers": [container], "volumes": volumes}
     whole = {"kind": "Pod", "metadata": {"name": "train", "namespace": "ns"}, "spec": spec}
     return json.dumps({"apiVersion": "v1", **whole})
 
@@ -102,6 +106,13 @@ def test_a_run_is_given_its_values_and_nothing_here_remembers_them(tmp_path: Pat
             "STARBURST_JOB": "a",
         }
         assert not {"PASSWORD", "URL"} & spec["env"].keys()
+        (mount,), (file,) = spec["mounts"], spec["files"]
+        assert (mount["path"], mount["files"], mount["read_only"]) == ("/etc/login", True, True)
+        assert (file["path"], base64.b64decode(file["content"]), file["secret"]) == (
+            "password",
+            b"s3cret",
+            True,
+        )
         seen = on_disk(life.home)
         assert "login" in seen, "its manifest is noted as its user wrote it"
         assert (await life.heard(RunEnded)).exit_code == 0
