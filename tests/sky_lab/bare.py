@@ -6,6 +6,8 @@ import re
 import subprocess
 import time
 
+from tests.sky_lab.ec2 import billed
+
 #: What the job prints: the time on its machine's clock, which is this host's in the laboratory.
 SCRIPT = "date +%s.%N"
 #: A time as `SCRIPT` prints it, wherever SkyPilot puts it in a line.
@@ -24,10 +26,14 @@ def execute(cluster: str) -> float:
     return _first_line("exec", cluster, SCRIPT)
 
 
-def down(cluster: str) -> float:
-    """Seconds that `sky down` takes."""
+def idle(cluster: str) -> float:
+    """Seconds that a machine without work is billed under the shortest autostop there is."""
+    command = ["sky", "autostop", "-y", "-i", "1", "--down", cluster]
+    subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S)
     since = time.time()
-    subprocess.run(["sky", "down", "-y", cluster], check=True, capture_output=True, timeout=LIMIT_S)
+    while any(tags.get("Name", "").startswith(f"{cluster}-") for tags in billed().values()):
+        assert time.time() - since < LIMIT_S, f"{cluster} is not given back"
+        time.sleep(1)
     return round(time.time() - since, 1)
 
 

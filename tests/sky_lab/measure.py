@@ -65,7 +65,7 @@ def by_skypilot_alone() -> None:
     cluster = "bare"
     say("sky launch: seconds to the first line", bare.launch(cluster, "aws/us-east-1", "p3.8xlarge"))
     say("sky exec: seconds to the first line", *(bare.execute(cluster) for _ in range(BARE)))
-    say("sky down: seconds", bare.down(cluster))
+    say("sky autostop: seconds billed without work", bare.idle(cluster))
 
 
 async def measure(home: Path) -> None:

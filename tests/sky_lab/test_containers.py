@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -17,9 +14,9 @@ from starburst.core.model.events import InstanceGone, InstanceReady, RunEnd, Run
 from starburst.domain.resources import Resources
 from starburst.runs.attempt_dir import log_path
 from tests.sky_lab.containers import ENTRY, boxed, engines
-from tests.sky_lab.lab import Life, family, job, vm_at
+from tests.sky_lab.lab import Life, job, vm_at
 from tests.sky_lab.test_lab import of
-from tests.sky_lab.test_unfit import inside, root_of
+from tests.sky_lab.within import commands, inside, kill_in, root_of
 from translator.manifests.references import Reference
 from translator.tasks.runtime_values import ReferencedData
 
@@ -185,39 +182,20 @@ async def killed(life: Life, root: int) -> None:
     """Of a task whose agent was killed no container is left, with a live engine and with a dead one."""
     await life.cloud.start(boxed("orphan", "i-1", "echo began; sleep 600"))
     await life.written("orphan", "began")
-    kill_in(root, "runs/orphan/1/0")
+    kill_in(root, lambda word: "runs/orphan/1/0" in word)
     assert (await life.heard(RunEnded, of("orphan"))).end is RunEnd.LOST
     assert containers(root) == ""
     await life.cloud.start(boxed("second", "i-1", "echo began; sleep 600"))
     await life.written("second", "began")
-    kill_in(root, "/dockerd", "dockerd", "runs/second/1/0")
+    kill_in(root, lambda word: "dockerd" in word or "runs/second/1/0" in word)
     assert (await life.heard(RunEnded, of("second"))).end is RunEnd.LOST
-    assert not [pid for pid, words in commands(root) if "sleep 600" in words]
+    assert not [pid for pid, words in commands(root) if "sleep 600" in " ".join(words)]
     inside(root, RESTART)
     await life.cloud.start(boxed("third", "i-1", "echo again"))
     await life.heard(RunStarted, of("third"))
     assert (await life.heard(RunEnded, of("third"))).exit_code == 0
     await life.cloud.start(job("plain", "i-1", "echo here"))
     assert (await life.heard(RunEnded, of("plain"))).exit_code == 0
-
-
-def commands(root: int) -> list[tuple[int, str]]:
-    """Processes of a machine with their command lines."""
-    found = []
-    for pid in family(root):
-        with suppress(OSError):  # gone meanwhile
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            found.append((pid, b" ".join(words).decode(errors="replace")))
-    return found
-
-
-def kill_in(root: int, *parts: str) -> None:
-    """kill -9 of the machine's processes that have one of these in their command lines."""
-    pids = [pid for pid, words in commands(root) if any(part in words for part in parts)]
-    assert pids
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def containers(root: int) -> str:
