@@ -16,6 +16,7 @@ import pytest
 from starburst.calls import packed_call, runner
 from starburst.client import JobFailedError, NoResultError, StarburstError
 from starburst.job_handle import JobHandle
+from starburst.runs.supervisor.log_pump import TAIL
 from tests.calls.bench import Bench
 
 NOISE = "50%"
@@ -250,3 +251,8 @@ def test_a_mistake_is_one_line_and_submits_nothing(
 def test_a_parameter_with_the_name_of_an_option_is_bound(bench: Bench) -> None:
     assert bench.run(functools.partial(named, name="x"), name="job").result() == "x"
     assert bench.submitted[0].job.name == "job"
+
+
+def test_the_largest_result_is_in_the_kept_end_of_a_log_that_is_too_long() -> None:
+    lines = -(-4 * runner.MAX_RESULT // 3 // runner.LINE) + 1
+    assert 4 * runner.MAX_RESULT / 3 + lines * len(f"{runner.mark(b'')} 10/10 \n") < TAIL

@@ -1,0 +1,40 @@
+"""The Python client of a home, where no scheduler runs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from starburst import LocalClient
+from starburst.client import NotFoundError, RefusedError
+from tests.cli.past import Past
+
+
+def test_a_job_waits_in_the_store_and_its_user_is_told_why(past: Past, home: Path) -> None:
+    said: list[str] = []
+
+    async def in_a_notebook() -> None:  # which has a loop of its own
+        with LocalClient() as client:
+            job = client.run("true", gpus=1, workdir=None, note=said.append)
+            assert job.status()["phase"] == "submitted"
+            assert "".join(job.logs()) == ""
+            assert job.cancel()["id"] == job.id
+
+    asyncio.run(in_a_notebook())
+    assert said == [f"note: no starburst runs in {home}; start it with: starburst up"]
+
+
+def test_errors_are_those_of_the_client_of_a_server(past: Past, tmp_path: Path) -> None:
+    with LocalClient() as client:
+        with pytest.raises(NotFoundError, match="there is no job 'other'"):
+            client.attach("other")
+        with pytest.raises(NotFoundError, match="there is no job 'other-1', or no more"):
+            client.wait(["other-1"])
+        with pytest.raises(RefusedError, match="no node or offer has 900 GPUs"):
+            client.run("true", gpus=900, workdir=None)
+        assert client.run("true", gpus=900, workdir=None, allow_unsatisfiable=True).status()["need"]
+    (tmp_path / "file").touch()
+    with pytest.raises(RefusedError, match="cannot be made"):
+        LocalClient(tmp_path / "file" / "home")
