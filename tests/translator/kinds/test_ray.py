@@ -25,7 +25,13 @@ case "$1 $2" in
   "start --head") name=head ;;
   "start --address"*) name=worker-$$; [ -e "$NODES/head" ] || exit 1 ;;
   "job list") exit "$NO_API" ;;
-  "job submit") while [ "$1" != -- ]; do shift; done; shift; "$@" || exit 1; exit 0 ;;
+  "job submit")
+    if [ -n "$LATE" ] && [ ! -e "$LATE" ]; then
+      touch "$LATE"
+      echo "RuntimeError: Request failed with status code 500: No available agent to submit job" >&2
+      exit 1
+    fi
+    while [ "$1" != -- ]; do shift; done; shift; "$@" || exit 1; exit 0 ;;
   *) exit 9 ;;
 esac
 echo "$*" >"$NODES/$name"
@@ -60,10 +66,11 @@ class StandIn:
     programs: Path
     nodes: Path
 
-    def environment(self, api: bool) -> tuple[tuple[str, str], ...]:
-        """Variables with which a task finds it."""
+    def environment(self, api: bool, late: bool = False) -> tuple[tuple[str, str], ...]:
+        """Variables with which a task finds it; `late`: its first submission is refused."""
         path = f"{self.programs}:{os.environ['PATH']}"
         more = {"PYTHONPATH": str(self.programs), "NODES": str(self.nodes), "NO_API": "0" if api else "1"}
+        more["LATE"] = str(self.programs / "came") if late else ""
         return tuple({"PATH": path, **more}.items())
 
 

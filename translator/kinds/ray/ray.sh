@@ -41,6 +41,7 @@ port=$(free_port 6379) clients=$(free_port 10001) || exit 1
 where=$(mktemp -d /tmp/ray-XXXXXX) || exit 1
 stop() {
   ending=1
+  touch "$where.stop"
   if [ -n "$job" ]; then
     ray job stop --no-wait "$job" >/dev/null 2>&1  # its log is followed to its end
   elif [ -n "$program" ]; then
@@ -48,6 +49,19 @@ stop() {
   fi
 }
 trap stop TERM INT
+# Ray's agents, which run what is submitted, come up after all else: until then Ray refuses it.
+submit() {
+  tries=0
+  until ray job submit "$@" 2>"$where.said"; do
+    tries=$((tries + 1))
+    if ! grep -q "No available agent" "$where.said" || [ "$tries" -gt 300 ] || [ -e "$where.stop" ]; then
+      cat "$where.said" >&2
+      return 1
+    fi
+    sleep 2
+  done
+  cat "$where.said" >&2
+}
 eval "exec ray start --head --port=$port --ray-client-server-port=$clients --temp-dir=$where $common" \
   >"$where.log" 2>&1 &
 ray=$!
@@ -95,7 +109,7 @@ if [ -z "$ending" ]; then
       set -- --submission-id "$job" -- sh -c "($*
 ); code=\$?; echo \$code >$where.code; exit \$code"
       [ -z "$runtime_env" ] || set -- --runtime-env-json "$runtime_env" "$@"
-      ray job submit "$@" & program=$! ;;
+      submit "$@" & program=$! ;;
     *) "$@" & program=$! ;;
   esac
   [ -z "$ending" ] || stop  # a signal came meanwhile
@@ -109,5 +123,5 @@ fi
 [ ! -s "$where.code" ] || code=$(cat "$where.code")
 kill "$ray" $workers 2>/dev/null
 wait
-rm -rf "$where" "$where.log" "$where.code"
+rm -rf "$where" "$where.log" "$where.code" "$where.said" "$where.stop"
 exit "$code"
