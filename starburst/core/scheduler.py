@@ -60,6 +60,7 @@ from starburst.core.steps.admission import (
 )
 from starburst.core.steps.budget_enforcement import caps_at, retry_capped, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
+from starburst.core.steps.elastic import smaller
 from starburst.core.steps.machines import (
     confirm_instances,
     fence,
@@ -291,6 +292,9 @@ def _wake(state: State) -> None:
 
 def _place_queued(state: State) -> None:
     shut = state.refusals.count > 0 and is_shut(state)
+    for record, slots in smaller(state) if state.lost_elastic and not shut else ():
+        state.dequeue(record)
+        place(state, record, slots, "")
     for record, slots, behind in probe(state) if shut else _walk(state):
         state.dequeue(record)
         place(state, record, slots, behind)

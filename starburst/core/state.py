@@ -77,6 +77,8 @@ class State:
         self.queue = ShapeQueue()
         #: Jobs that join the queue at the present instant.
         self.joining: list[JobRecord] = []
+        #: Elastic gangs that were lost on the cluster since the last pass (core/steps/elastic.py).
+        self.lost_elastic: list[JobRecord] = []
         self.capacity = Capacity((), PLACEMENTS[settings.placement])
         #: Prerequisites: a job's id → ids of the jobs that await its end.
         self.dependants: dict[str, dict[str, None]] = {}

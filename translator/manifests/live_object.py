@@ -20,7 +20,7 @@ from translator.intake.kinds import API_VERSIONS, has_kind
 from translator.intake.rules import IntakeRules
 from translator.kinds.operators.registry import read_operator_kind
 from translator.manifests.hints import OWN_KEYS, PREFIX
-from translator.manifests.manifest import submission
+from translator.manifests.manifest import MANAGED_BY_US, submission
 
 #: Fields of metadata that users set; the API server sets all others.
 _USERS = ("name", "namespace", "labels", "annotations")
@@ -97,9 +97,15 @@ def read_object(
         asked.note(
             "an object that has failed cannot run again; its own backoffLimit is kept, submit it for more"
         )
+    least_tasks = found.job.least_tasks
+    if least_tasks and manifest.at("spec").at("managedBy").value != MANAGED_BY_US:
+        manifest.at("metadata").at("annotations").at(f"{PREFIX}elastic").note(
+            "an object that lies in a cluster keeps its completions; give it to starburst submit"
+        )
+        least_tasks = 0
     return replace(
         found,
-        job=replace(found.job, id=job_id, retries=0),
+        job=replace(found.job, id=job_id, retries=0, least_tasks=least_tasks),
         workload=replace(found.workload, adopted=adopted, manifest=_whole(found.workload.manifest, manifest)),
         notes=tuple(manifest.report.notes),
     )

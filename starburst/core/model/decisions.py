@@ -49,7 +49,8 @@ def _wait(n: Numbers) -> str:
 
 
 def _placed(n: Numbers) -> str:
-    line = f"starts on {n['where']}: {n['need']} free there after {_span(n, 'waited_s')}"
+    fewer = f" with {n['fewer']} of its {n['of']} tasks, as it is elastic" if "fewer" in n else ""
+    line = f"starts on {n['where']}{fewer}: {n['need']} free there after {_span(n, 'waited_s')}"
     return f"{line}; passed {n['passed']}, which does not fit yet" if n["passed"] else line
 
 

@@ -14,6 +14,7 @@ from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
+from starburst.core.steps.elastic import note_loss
 from starburst.core.steps.prerequisites import over, put_off, shut
 from starburst.core.steps.retries import failed_in_cloud, try_again
 from starburst.core.steps.start_refusals import accepted, refused
@@ -21,6 +22,7 @@ from starburst.core.steps.starvation import note_start
 from starburst.core.steps.transitions import to
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
+from starburst.domain.resources import total
 from starburst.policy.backoff import pause_s
 
 #: Characters of a site's message that are kept.
@@ -43,8 +45,15 @@ def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str)
     if record.tag is not None:
         state.tags.dispatch(record.tag)
     record.passed = record.passed or bool(behind)
-    waited_s, need = state.now - record.queued_at, need_of(record)
-    state.decide(record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s)
+    waited_s, need, fewer = state.now - record.queued_at, need_of(record), {}
+    if len(slots) < len(record.job.tasks):
+        need, fewer = (
+            str(total([slot.resources for slot in slots])),
+            {"fewer": len(slots), "of": len(record.job.tasks)},
+        )
+    state.decide(
+        record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s, **fewer
+    )
     start(state, record, Site.CLUSTER, slots)
 
 
@@ -347,6 +356,7 @@ def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> 
     record.deadline = max(record.deadline, state.now)
     record.queued_at = state.now
     requeue(state, record)
+    note_loss(state, record)
 
 
 def _give_up(state: State, record: JobRecord, message: str) -> None:
