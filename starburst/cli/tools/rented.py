@@ -21,7 +21,7 @@ from translator.manifests.manifest import submission
 
 
 @dataclass(frozen=True, slots=True)
-class Rented:
+class MachinesToRent:
     """What would be rented for a gang."""
 
     #: Machines, price and reason, or why nothing; "" for a job of one task.
@@ -30,7 +30,7 @@ class Rented:
     task: dict[str, Any] | None = None
 
 
-NOTHING_TOLD = Rented()
+NOTHING_TOLD = MachinesToRent()
 
 
 def rented(
@@ -38,20 +38,20 @@ def rented(
     offers: Sequence[Offer],
     cloud: CloudConfig | SkyConfig,
     stores: Mapping[str, CloudStorage],
-) -> Rented:
+) -> MachinesToRent:
     """What would be rented for a job; `stores` are mounted on every machine."""
     machine = _machine(reading, offers)
     if machine is None:
         return NOTHING_TOLD
     if isinstance(machine, str):
-        return Rented(f"nothing: {machine}")
+        return MachinesToRent(f"nothing: {machine}")
     offer, task = machine.offer, None
     if isinstance(cloud, SkyConfig):
         place, mounts = OfferName.parse(offer.name), all_mounts(stores)
         task = task_of(launch_spec(place, offer.nodes, cloud.idle_minutes, cloud.bucket, mounts))
         del task["resources"]["labels"]
     price = "" if offer.price_per_hour is None else f" at {offer.price_per_hour}/h"
-    return Rented(f"{offer.title}{price}: {machine.why}", task)
+    return MachinesToRent(f"{offer.title}{price}: {machine.why}", task)
 
 
 def _machine(reading: KindReading, offers: Sequence[Offer]) -> GangMachine | str | None:

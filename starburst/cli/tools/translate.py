@@ -19,7 +19,7 @@ from starburst.app.config.sites import CloudConfig, KubernetesConfig, SkyConfig
 from starburst.app.errors import UserError
 from starburst.app.wiring.build import offers_of
 from starburst.app.wiring.kube_client import connect, need_kubernetes
-from starburst.cli.tools.rented import NOTHING_TOLD, Rented, rented
+from starburst.cli.tools.rented import NOTHING_TOLD, MachinesToRent, rented
 from starburst.domain.cloud import Offer, OfferRules
 from starburst.domain.money import Money
 from starburst.visible import visible
@@ -172,7 +172,7 @@ def _cluster(settings: _Settings) -> KubernetesConfig | None:
 
 def _rented(
     readings: Sequence[KindReading], settings: _Settings | None, stores: Mapping[str, CloudStorage]
-) -> list[Rented]:
+) -> list[MachinesToRent]:
     """What would be rented for each gang, if the config has offers."""
     cloud = None if settings is None else _cloud(settings)
     offers = () if cloud is None else _offers(cloud)
@@ -218,7 +218,7 @@ def _yaml(found: Translation) -> str:
     return refused + as_yaml(found.without_secrets)
 
 
-def _keys(found: Translation, rents: Rented) -> dict[str, Any]:
+def _keys(found: Translation, rents: MachinesToRent) -> dict[str, Any]:
     """A task as JSON keys, which are stable (docs/cli.md)."""
     report = [
         {"field": line.field, "verdict": line.verdict.value, "text": line.text} for line in found.report

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from starburst.core.model.actions import Slot, places
+from starburst.core.model.jobs import JobRecord
 from starburst.domain.money import Money
+from starburst.domain.resources import total
 from starburst.policy.waiting import hours
 
 Numbers = dict[str, object]
@@ -36,6 +38,14 @@ def usd(micro: object) -> str:
 def where(slots: Sequence[Slot]) -> str:
     """The nodes or instances of some slots as text, each once."""
     return slots[0].where if len(slots) == 1 else ", ".join(places(slots))
+
+
+def need_of(record: JobRecord, slots: Sequence[Slot]) -> Numbers:
+    """What a job takes by these slots, and that they are for a part of its tasks if so."""
+    if len(slots) == len(record.job.tasks):
+        return {"need": record.need}
+    need = str(total([slot.resources for slot in slots]))
+    return {"need": need, "fewer": len(slots), "of": len(record.job.tasks)}
 
 
 def _span(n: Numbers, key: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isinf
 
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
-from starburst.core.model.decisions import where
+from starburst.core.model.decisions import need_of, where
 from starburst.core.model.estimates import elapsed_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
@@ -14,7 +14,6 @@ from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
-from starburst.core.steps.elastic import note_loss
 from starburst.core.steps.prerequisites import over, put_off, shut
 from starburst.core.steps.retries import failed_in_cloud, try_again
 from starburst.core.steps.start_refusals import accepted, refused
@@ -22,7 +21,6 @@ from starburst.core.steps.starvation import note_start
 from starburst.core.steps.transitions import to
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase, Site
-from starburst.domain.resources import total
 from starburst.policy.backoff import pause_s
 
 #: Characters of a site's message that are kept.
@@ -45,21 +43,9 @@ def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str)
     if record.tag is not None:
         state.tags.dispatch(record.tag)
     record.passed = record.passed or bool(behind)
-    waited_s, need, fewer = state.now - record.queued_at, need_of(record), {}
-    if len(slots) < len(record.job.tasks):
-        need, fewer = (
-            str(total([slot.resources for slot in slots])),
-            {"fewer": len(slots), "of": len(record.job.tasks)},
-        )
-    state.decide(
-        record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s, **fewer
-    )
+    waited_s, need = state.now - record.queued_at, need_of(record, slots)
+    state.decide(record.id, "placed", where=where(slots), passed=behind, waited_s=waited_s, **need)
     start(state, record, Site.CLUSTER, slots)
-
-
-def need_of(record: JobRecord) -> str:
-    """The job's demand as text, such as "2 GPUs"."""
-    return record.wait.need if record.wait is not None else str(record.job.resources)
 
 
 def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> None:
@@ -356,7 +342,7 @@ def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> 
     record.deadline = max(record.deadline, state.now)
     record.queued_at = state.now
     requeue(state, record)
-    note_loss(state, record)
+    state.elastic.note(record)
 
 
 def _give_up(state: State, record: JobRecord, message: str) -> None:
@@ -372,8 +358,7 @@ def _come_home(state: State, record: JobRecord) -> None:
     slots, record.reserved = record.reserved, ()
     if slots:
         record.queued_at = state.now
-        need = need_of(record)
-        state.decide(record.id, "placed", where=where(slots), need=need, passed="", waited_s=0.0)
+        state.decide(record.id, "placed", where=where(slots), need=record.need, passed="", waited_s=0.0)
         start(state, record, Site.CLUSTER, slots)
     else:
         set_wait(state, record)
