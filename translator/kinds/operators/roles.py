@@ -118,7 +118,8 @@ class RoleJob:
 
     def _metadata(self, size: int) -> dict[str, Any]:
         """The document's, with the annotation that says whether it is elastic if it can be."""
-        found = {key: each.value for key, each in self.document.at("metadata").entries().items()}
+        entries = self.document.at("metadata").entries()
+        found: dict[str, Any] = {key: each.value for key, each in entries.items()}
         asked = self.document.at("metadata").at("annotations").at(_ELASTIC)
         if asked.value is not None and not self.scales:
             asked.note("is not kept: its tasks have parts of their own, so it starts again as a whole")
@@ -126,7 +127,9 @@ class RoleJob:
                 key: value for key, value in found["annotations"].items() if key != _ELASTIC
             }
         elif asked.value is None and 0 < self.least_tasks < size:
-            found["annotations"] = {**(found.get("annotations") or {}), _ELASTIC: str(self.least_tasks)}
+            known = found.get("annotations") or {}
+            if isinstance(known, dict):  # else the Job's reader refuses it
+                found["annotations"] = {**known, _ELASTIC: str(self.least_tasks)}
         return found
 
     def _tasks(self, needs: Sequence[Resources], base: TaskRole) -> tuple[Resources, ...]:
