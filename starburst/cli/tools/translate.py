@@ -223,7 +223,7 @@ def _keys(found: Translation, rents: MachinesToRent) -> dict[str, Any]:
     report = [
         {"field": line.field, "verdict": line.verdict.value, "text": line.text} for line in found.report
     ]
-    told = {"rents": rents.told} if rents.told else {}
+    told: dict[str, Any] = {"rents": rents.told} if rents.told else {}
     told |= {"launches": rents.task} if rents.task else {}
     return {"task": found.without_secrets or None, "report": report, **told}
 
