@@ -37,5 +37,8 @@ def test_a_drained_node_leaves_the_gang_with_one_task(two_kubelets: Lab, tmp_pat
             running.kubectl("uncordon", "node1")
         (job,) = running.jobs()
         assert (job["phase"], job["attempt"]) == ("succeeded", 2), job
-        assert running.run("logs", "elastic") == "attempt 2 with 1 tasks, the first at an address\ndone\n"
+        assert (
+            running.run("logs", "elastic")
+            == "[0] attempt 2 with 1 tasks, the first at an address\n[0] done\n"
+        )
         assert "with 1 of its 2 tasks, as it is elastic" in running.run("explain", "elastic", "-o", "json")
