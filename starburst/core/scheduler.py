@@ -290,8 +290,7 @@ def _wake(state: State) -> None:
 
 
 def _place_queued(state: State) -> None:
-    shut = state.refusals.count > 0 and is_shut(state)
-    for record, slots, behind in probe(state) if shut else _walk(state):
+    for record, slots, behind in probe(state) if state.refusals.count and is_shut(state) else _walk(state):
         state.dequeue(record)
         place(state, record, slots, behind)
 
@@ -303,7 +302,8 @@ def _walk(state: State) -> Iterable[Start]:
     if state.grew:
         state.grew = False
         state.walk.grew(state.queue)
-    return () if state.walk.is_idle else state.walk.walk(state.queue, state.capacity)
+    whole = () if state.walk.is_idle else state.walk.walk(state.queue, state.capacity)
+    return state.elastic.starts(state.queue, state.capacity, whole)
 
 
 def _cancelled(state: State, event: CancelRequested) -> None:

@@ -21,6 +21,7 @@ from starburst.core.parts.array_limits import Turns
 from starburst.core.parts.budget_account import Meter
 from starburst.core.parts.capacity import Capacity
 from starburst.core.parts.discipline_pass import Disciplined
+from starburst.core.parts.elastic import ElasticLosses
 from starburst.core.parts.feasibility import Prospects
 from starburst.core.parts.fleet import Fleet
 from starburst.core.parts.instance_record import InstanceRecord
@@ -77,6 +78,7 @@ class State:
         self.queue = ShapeQueue()
         #: Jobs that join the queue at the present instant.
         self.joining: list[JobRecord] = []
+        self.elastic = ElasticLosses()
         self.capacity = Capacity((), PLACEMENTS[settings.placement])
         #: Prerequisites: a job's id → ids of the jobs that await its end.
         self.dependants: dict[str, dict[str, None]] = {}
@@ -120,8 +122,7 @@ class State:
         #: Stored runs and instances that no site has confirmed since a restart.
         self.unconfirmed_runs: set[tuple[str, int]] = set()
         self.unconfirmed_instances: set[str] = set()
-        #: After a restart, until the cluster has synced: nothing is placed and no wait ends
-        #: (`Scheduler.rest`).
+        #: After a restart, until the cluster has synced: nothing is placed, no wait ends (`Scheduler.rest`).
         self.resting = False
         #: Heap of queued jobs without a deadline, by arrival; stale entries are dropped at the top.
         self.patient: list[tuple[int, str]] = []

@@ -120,6 +120,9 @@ class Job(_HasShape):
     stays: str = ""
     #: Whether each of its tasks takes a node, or a rented machine, that no other of its tasks is on.
     spread: bool = False
+    #: With how many of its tasks, the first ones, it goes on if a node of the cluster is lost and there is no
+    #: room for all, at least; 0: all of them or none.
+    least_tasks: int = 0
     #: The image that it runs in on an instance; "" if it runs on the host.
     image: str = ""
 

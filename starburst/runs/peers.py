@@ -39,7 +39,7 @@ def peer_variables(run: Run, rank: int, hosts: Sequence[str], port: int) -> dict
         "SKYPILOT_NUM_NODES": str(size),
         "SKYPILOT_NUM_GPUS_PER_NODE": str(gpus),
     }
-    return found if size == 1 else found | gang_variables(hosts[0], port, size, str(rank))
+    return found if not run.is_gang else found | gang_variables(hosts[0], port, size, str(rank))
 
 
 def gang_variables(master: str, port: int, size: int, rank: str) -> dict[str, str]:

@@ -27,6 +27,11 @@ class Run:
     slots: tuple[Slot, ...]
     workload: Workload
 
+    @property
+    def is_gang(self) -> bool:
+        """Whether its job has several tasks, though an elastic one may have one left in this attempt."""
+        return len(self.job.tasks) > 1
+
     def indices(self, rank: int) -> dict[str, str]:
         """Variables with a task's index: of its job in an array, else of its rank in a gang."""
         place = self.job.array

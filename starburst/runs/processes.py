@@ -194,7 +194,7 @@ class ProcessRunner:
         """What each rank's supervisor is to run, with GPUs of its own."""
         used = {(slot.where, slot.node) for slot in run.slots}
         free = {at: self._free_gpus(*at, places[at[0]]) for at in used}
-        port = master_port(run, is_free=is_free_here) if len(run.slots) > 1 else 0
+        port = master_port(run, is_free=is_free_here) if run.is_gang else 0
         specs = []
         for slot in sorted(run.slots, key=lambda slot: slot.rank):
             gpus = [free[slot.where, slot.node].pop(0) for _ in range(slot.resources.gpus)]
@@ -342,7 +342,7 @@ class ProcessRunner:
 
 def _hosts(run: Run) -> list[str]:
     """Addresses of the tasks of a gang, by rank; [] for a job of one task."""
-    return [HERE] * len(run.slots) if len(run.slots) > 1 else []
+    return [HERE] * len(run.slots) if run.is_gang else []
 
 
 async def _settled(rank: RankDir) -> None:

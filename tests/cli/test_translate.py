@@ -15,6 +15,10 @@ from tests.cli.answers import one_line
 from tests.translator.manifests import job
 from tests.translator.skypilot import goldens
 
+PRICES = """InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,SpotPrice,Region
+p3.8xlarge,V100,4,32,244,12.24,,us-east-1
+"""
+
 
 @pytest.fixture
 def manifest(tmp_path):
@@ -191,3 +195,26 @@ def test_a_config_with_offers_tells_which_machines_a_gang_would_get_when_it_leav
     config.write_text(f"cloud: {{offers: [{offers.replace('gpus: 4', 'gpus: 8')}]}}\n")
     answer = cli("translate", examples / "gang.yaml", "--config", config, "-o", "json")
     assert json.loads(answer.out)[0]["rents"] == "p3 at $12.00/h: it holds all 2 tasks"
+
+
+def test_with_skypilot_it_shows_the_task_that_rents_them(cli, tmp_path):
+    """The one that the scheduler launches, but for labels: how many machines, and where."""
+    pytest.importorskip("sky")
+    examples = Path(__file__).parents[2] / "configs" / "examples"
+    prices, config = tmp_path / "prices.csv", tmp_path / "starburst.yaml"
+    prices.write_text(PRICES)
+    config.write_text(f"cloud: {{kind: skypilot, spot: never, prices: {prices}, idle_minutes: 7}}\n")
+    answer = cli("translate", examples / "gang.yaml", "--config", config)
+    told = answer.err.partition("Starburst itself would rent 2 × aws/us-east-1/p3.8xlarge at $24.48/h")[2]
+    shown = {
+        "resources": {
+            "infra": "aws/us-east-1",
+            "instance_type": "p3.8xlarge",
+            "use_spot": False,
+            "autostop": {"idle_minutes": 7, "down": True},
+        },
+        "num_nodes": 2,
+    }
+    assert yaml.safe_load(told.partition("\n")[2]) == shown
+    (found,) = json.loads(cli("translate", examples / "gang.yaml", "--config", config, "-o", "json").out)
+    assert found["launches"] == shown

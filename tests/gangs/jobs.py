@@ -61,9 +61,9 @@ else:
     else:
         raise SystemExit("no driver")
 """
-#: Tasks of Ray on both nodes.
+#: Tasks of Ray on both nodes; then by its argument it ends or travels.
 SPREAD = """
-import os, time
+import os, signal, sys, time
 import ray
 
 ray.init(log_to_driver=False)
@@ -74,7 +74,22 @@ def where(_):
     return ray.get_runtime_context().get_node_id()
 
 nodes = set(ray.get([where.remote(number) for number in range(4)]))
-print("on", len(nodes), "nodes of Ray,", os.environ["STARBURST_SITE"])
+site = os.environ["STARBURST_SITE"]
+if sys.argv[1] == "travel":
+    step = os.path.join(os.environ["STARBURST_CHECKPOINT_DIR"], "step")
+
+    def save(*_):
+        with open(step, "w") as file:
+            file.write("7")
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, save)
+    if site == "cluster":
+        with open(step) as file:
+            print("home at step", file.read())
+print("on", len(nodes), "nodes of Ray,", site, flush=True)
+while sys.argv[1] == "travel" and site == "cloud":
+    time.sleep(0.2)
 print("done")
 """
 SWEEP = """#!/bin/sh
@@ -114,11 +129,11 @@ def jobset(name: str, keys: Mapping[str, str]) -> Object:
     return _of(JOBSET, name, keys, {"suspend": True, "replicatedJobs": jobs})
 
 
-def ray_job(name: str, keys: Mapping[str, str]) -> Object:
-    """A RayJob of a head and a worker."""
+def ray_job(name: str, how: str, keys: Mapping[str, str]) -> Object:
+    """A RayJob of a head and a worker; `how` is what SPREAD does after its tasks."""
     group = {"rayStartParams": {"num-cpus": "2"}, "template": _template([])}
     cluster = {"headGroupSpec": group, "workerGroupSpecs": [{**group, "groupName": "workers", "replicas": 1}]}
-    entry = f"python3 -c {shlex.quote(SPREAD)}"
+    entry = f"python3 -c {shlex.quote(SPREAD)} {how}"
     spec = {
         "suspend": True,
         "shutdownAfterJobFinishes": True,

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from starburst.kube.resources import PODS
-from tests.gangs.jobs import APART, HOME, OUT, jobset, ray_job, torchrun, unsuspended
-from tests.gangs.programs import install, load_image
+from tests.gangs.jobs import APART, HOME, OUT, SPREAD, jobset, ray_job, torchrun, unsuspended
+from tests.gangs.programs import IMAGE, PATH, install, load_image
 from tests.hybrid.test_hybrid import LAUNCH_S, all_gone, jobs, phases
 from tests.kube.crds import JOBSET, PYTORCH, RAY_JOB, crd
 from tests.kube.lab import kubelets
@@ -21,6 +21,8 @@ from tests.kube.live import Live, give_gpus, job_manifest, live
 
 #: The last line of a job, with the number of its task if it has several.
 DONE = re.compile(r"^(?:\[\d+\] )?done$", re.MULTILINE)
+#: They leave, and come home.
+TRAVEL = ("torch-applied", "ray-applied")
 KINDS = (JOBSET, PYTORCH, RAY_JOB)
 #: Wall seconds that two nodes of PyTorch or Ray may take on a loaded machine, once they have their place.
 START_S = 400.0
@@ -53,7 +55,12 @@ def run_gangs(cluster: Live, lose: Callable[[Live, str], None]) -> None:
     """The whole story, up to the end of all jobs and machines; `lose` takes a node of a job's machine."""
     at_home(cluster)
     gate = fill_the_cluster(cluster)
-    submit(cluster, torchrun("torch", "stay", OUT | APART), jobset("set", OUT), ray_job("ray", OUT | APART))
+    submit(
+        cluster,
+        torchrun("torch", "stay", OUT | APART),
+        jobset("set", OUT),
+        ray_job("ray", "end", OUT | APART),
+    )
     says(cluster, "torch", "sum 3 of 2 on cloud in attempt 1")
     lose(cluster, "torch")
     says(cluster, "torch", "sum 3 of 2 on cloud in attempt 2")
@@ -64,13 +71,14 @@ def run_gangs(cluster: Live, lose: Callable[[Live, str], None]) -> None:
         [
             torchrun("torch-applied", "travel", travels),
             jobset("set-applied", OUT),
-            ray_job("ray-applied", OUT | APART),
+            ray_job("ray-applied", "travel", travels),
         ]
     )
     says(cluster, "torch-applied", "sum 3 of 2 on cloud in attempt 1")
-    ends(cluster, "set-applied", "ray-applied")
+    says(cluster, "ray-applied", "on 2 nodes of Ray, cloud", tasks=1)
+    ends(cluster, "set-applied")
     gate.touch()
-    ends(cluster, "torch-applied")
+    ends(cluster, "torch-applied", "ray-applied")
     each_ended_once(cluster)
     its_owners_know(cluster)
     cluster.wait_for("no machine is left", lambda: all_gone(cluster), LAUNCH_S)
@@ -79,9 +87,12 @@ def run_gangs(cluster: Live, lose: Callable[[Live, str], None]) -> None:
 
 
 def at_home(cluster: Live) -> None:
-    """A torchrun and a RayJob in two pods each, on both nodes."""
-    submit(cluster, torchrun("torch-home", "end", HOME | APART), ray_job("ray-home", HOME | APART))
-    ends(cluster, "torch-home", "ray-home")
+    """A torchrun, a RayJob and a plain script on a Ray of its own, in two pods each."""
+    submit(cluster, torchrun("torch-home", "end", HOME | APART), ray_job("ray-home", "end", HOME | APART))
+    needs = ["--nodes", "2", "--gpus", "2", "--image", IMAGE, "--env", f"PATH={PATH}", "--cloud", "never"]
+    script = ["python3", "-c", SPREAD, "end"]
+    cluster.run("submit", "--ray", "--name", "script-home", "--no-workdir", *needs, "--", *script)
+    ends(cluster, "torch-home", "ray-home", "script-home")
 
 
 def fill_the_cluster(cluster: Live) -> Path:
@@ -99,13 +110,13 @@ def submit(cluster: Live, *manifests: dict[str, Any]) -> None:
     cluster.run("submit", "-", "-o", "name", given=text)
 
 
-def says(cluster: Live, name: str, what: str) -> None:
-    """Both tasks of a job have written this."""
+def says(cluster: Live, name: str, what: str, tasks: int = 2) -> None:
+    """Both tasks of a job have written this, or one of them."""
 
     def both() -> bool:
         running = any(job.name == name and job.phase == "running" for job in jobs(cluster))
         done = any(job.name == name and job.phase in ("failed", "succeeded") for job in jobs(cluster))
-        return (running or done) and cluster.run("logs", name).count(what) == 2
+        return (running or done) and cluster.run("logs", name).count(what) == tasks
 
     cluster.wait_for(f"{name} says {what}", both, START_S)
 
@@ -130,15 +141,15 @@ def each_ended_once(cluster: Live) -> None:
             for number in range(1, job["attempt"] + 1)
         ]
         assert sum(len(DONE.findall(text)) for text in said) == 1, (job, said)
-        home = (
-            job["name"].endswith("home") or job["name"].startswith("block") or job["name"] == "torch-applied"
-        )
+        home = job["name"].endswith("home") or job["name"].startswith("block") or job["name"] in TRAVEL
         assert job["site"] == ("cluster" if home else "cloud"), job
-    for name, site in (("ray-home", "cluster"), ("ray", "cloud"), ("ray-applied", "cloud")):
+    for name in ("ray-home", "script-home", "ray", "ray-applied"):
+        site = "cloud" if name == "ray" else "cluster"
         assert f"on 2 nodes of Ray, {site}" in cluster.run("logs", name)
     for name in ("set", "set-applied"):
         assert "sum 3 of 2 on cloud" in cluster.run("logs", name)
-    assert "home at step 7" in cluster.run("logs", "torch-applied")
+    for name in TRAVEL:
+        assert "home at step 7" in cluster.run("logs", name)
     assert cluster.run("logs", "torch-home").count("sum 3 of 2 on cluster in attempt 1") == 2
 
 

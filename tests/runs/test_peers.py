@@ -36,6 +36,12 @@ def test_a_program_of_one_task_is_not_told_of_others() -> None:
     assert {name.partition("_")[0] for name in names} == {"SKYPILOT"}
 
 
+def test_the_last_task_of_an_elastic_gang_is_told_that_it_is_alone() -> None:
+    run = a_run("true", gpus=(2, 2))
+    found = peer_variables(replace(run, slots=run.slots[:1]), 0, ["10.0.0.1"], 20_001)
+    assert (found["NNODES"], found["WORLD_SIZE"], found["MASTER_ADDR"]) == ("1", "1", "10.0.0.1")
+
+
 def test_runs_get_different_ports_and_the_same_run_the_same() -> None:
     run, other = a_run("true", gpus=(0, 0)), a_run("true", gpus=(0, 0), job_id="other")
     port = master_port(run)

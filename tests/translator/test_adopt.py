@@ -328,6 +328,13 @@ def test_a_secret_that_the_user_mounts_is_one() -> None:
     assert errors(changed(POD, "spec|volumes", own)) != []
 
 
+def test_an_adopted_job_is_not_elastic_as_its_completions_are_fixed() -> None:
+    annotated = {**JOB["metadata"]["annotations"], "starburst.io/elastic": "true"}
+    found = read_object({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}}, job_id="a")
+    assert found.job.least_tasks == 0
+    assert any("keeps its completions" in note for note in found.notes)
+
+
 def test_retries_of_an_adopted_job_are_its_backoff_limits_and_that_is_said() -> None:
     annotated = {**JOB["metadata"]["annotations"], "starburst.io/retries": "3"}
     found = read_object({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}}, job_id="a")

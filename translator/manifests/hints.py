@@ -26,6 +26,7 @@ KEYS = (
     "array",
     "checkpoint",
     "cloud",
+    "elastic",
     "hold",
     "iterations-per-s",
     "max-wait",
@@ -151,6 +152,8 @@ class JobHints:
     alone_per_s: float | None = None
     #: Each task takes a node, or a rented machine, of its own.
     spread: bool = False
+    #: With how many tasks it goes on after a lost node, at least; 0: all of them or none.
+    elastic: int = 0
     machine: MachineHints = MachineHints()
 
 
@@ -182,6 +185,7 @@ def read_hints(metadata: Field) -> JobHints:
         workload=_workload(found.get("workload", absent)),
         alone_per_s=_rate(found.get("iterations-per-s", absent)),
         spread=found.get("spread", absent).choice(("node",)) == "node",
+        elastic=_least_tasks(found.get("elastic", absent)),
         machine=_machine({key: found.get(key, absent) for key in MACHINE_KEYS}),
     )
 
@@ -299,6 +303,13 @@ def _number(field: Field, least: int, most: int) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,100}", value):
         value = int(value)
     return Field(value, field.path, field.report).whole(least, most)
+
+
+def _least_tasks(field: Field) -> int:
+    """ "true" is one task at least, "false" is all of them."""
+    if isinstance(field.value, bool) or field.value in ("true", "false", None):
+        return int(_switch(field))
+    return _number(field, 1, MAX_PRIORITY) or 0
 
 
 def _names(field: Field) -> tuple[str, ...]:

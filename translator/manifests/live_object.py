@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from starburst.domain.job import Adopted, Submission
+from starburst.domain.job import Adopted, Job, Submission
 from starburst.domain.user import USER_IS, is_user
 from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, ManifestReport
@@ -20,7 +20,7 @@ from translator.intake.kinds import API_VERSIONS, has_kind
 from translator.intake.rules import IntakeRules
 from translator.kinds.operators.registry import read_operator_kind
 from translator.manifests.hints import OWN_KEYS, PREFIX
-from translator.manifests.manifest import submission
+from translator.manifests.manifest import MANAGED_BY_US, submission
 
 #: Fields of metadata that users set; the API server sets all others.
 _USERS = ("name", "namespace", "labels", "annotations")
@@ -99,10 +99,20 @@ def read_object(
         )
     return replace(
         found,
-        job=replace(found.job, id=job_id, retries=0),
+        job=replace(found.job, id=job_id, retries=0, least_tasks=_least_tasks(found.job, manifest)),
         workload=replace(found.workload, adopted=adopted, manifest=_whole(found.workload.manifest, manifest)),
         notes=tuple(manifest.report.notes),
     )
+
+
+def _least_tasks(job: Job, manifest: Field) -> int:
+    """With how many tasks it goes on; all, if its runs are those of its own object."""
+    if not job.least_tasks or manifest.at("spec").at("managedBy").value == MANAGED_BY_US:
+        return job.least_tasks
+    manifest.at("metadata").at("annotations").at(f"{PREFIX}elastic").note(
+        "an object that lies in a cluster keeps its completions; give it to starburst submit"
+    )
+    return 0
 
 
 def _of_operator(found: Submission, job_id: str, adopted: Adopted, report: ManifestReport) -> Submission:

@@ -167,6 +167,7 @@ def _submission(
         workload=hints.workload,
         alone_per_s=hints.alone_per_s,
         spread=hints.spread,
+        least_tasks=_least_tasks(metadata, hints.elastic, tasks, pod.workload.deciding),
         image="" if manifest.report.on_host else pod.workload.image or "",
     )
     workload = replace(pod.workload, on_host=manifest.report.on_host)
@@ -183,6 +184,16 @@ def _typed(resources: Resources, kind: str, metadata: Field) -> Resources:
     if resources.gpu_type not in ("", kind):
         metadata.refuse(f"starburst.io/gpu-type is {kind}, but a node selector asks for {resources.gpu_type}")
     return replace(resources, gpu_type=kind)
+
+
+def _least_tasks(metadata: Field, wish: int, tasks: int, deciding: tuple[int, ...]) -> int:
+    """With how many of its tasks a job goes on after a lost node, never without one that decides; 0: all."""
+    if wish >= tasks:
+        elastic = metadata.at("annotations").at(f"{PREFIX}elastic")
+        elastic.note(f"it runs with {tasks} task{'s' if tasks > 1 else ''} or not at all")
+        return 0
+    least = max(wish, max(deciding, default=0) + 1)
+    return least if wish and least < tasks else 0
 
 
 def _offer_rules(hints: JobHints, pod: Pod) -> OfferRules:

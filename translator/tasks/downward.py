@@ -19,6 +19,7 @@ _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
 
 #: SKYPILOT_NODE_IPS has the addresses of all nodes, one per line, by rank.
 ADDRESS = ShellExpression('$(printf %s "${SKYPILOT_NODE_IPS}" | sed -n "$((${SKYPILOT_NODE_RANK:-0} + 1))p")')
+FIRST_ADDRESS = ShellExpression('$(printf %s "${SKYPILOT_NODE_IPS}" | head -n 1)')
 HOST = ShellExpression("$(hostname)")
 NODE_RANK = ShellExpression("${SKYPILOT_NODE_RANK:-0}")
 NODES = ShellExpression("${SKYPILOT_NUM_NODES:-1}")

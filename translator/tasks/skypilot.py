@@ -16,7 +16,7 @@ from translator.manifests.hints import PREFIX, JobHints, read_hints
 from translator.manifests.manifest import submission
 from translator.manifests.references import UNASKED, Lookup, Resolve
 from translator.tasks.containers.pull import read_pull_secrets
-from translator.tasks.downward import NODE_RANK, NODES, Downward
+from translator.tasks.downward import FIRST_ADDRESS, NODE_RANK, NODES, Downward
 from translator.tasks.environment import RANK, Environment, read_environment
 from translator.tasks.execution import (
     read_command,
@@ -33,7 +33,21 @@ from translator.tasks.untranslated import report_untranslated
 
 _NO_STORES: Mapping[str, CloudStorage] = {}
 #: Rank variables. Kubernetes sets an index for Indexed Jobs only, Starburst a rank for every gang.
-_OF_GANGS = {RANK: NODE_RANK, "STARBURST_RANK": NODE_RANK, "STARBURST_WORLD_SIZE": NODES}
+_RANKS: Mapping[str, ShellWord] = {
+    RANK: (NODE_RANK,),
+    "STARBURST_RANK": (NODE_RANK,),
+    "STARBURST_WORLD_SIZE": (NODES,),
+}
+#: What Starburst gives the tasks of a gang, and SkyPilot by itself does not.
+_PEERS: Mapping[str, ShellWord] = {
+    "MASTER_ADDR": (FIRST_ADDRESS,),
+    "MASTER_PORT": ("29500",),  # PyTorch's default
+    "WORLD_SIZE": (NODES,),
+    "RANK": (NODE_RANK,),
+    "LOCAL_RANK": ("0",),
+    "NNODES": (NODES,),
+    "NODE_RANK": (NODE_RANK,),
+}
 #: Images without bash or apt, by the last part of their names or by their tags.
 _NOT_DEBIAN = re.compile(
     r"(^|/)(busybox|alpine|pause|agnhost|scratch|static-debian\d*|base-debian\d*)(:|@|$)|:.*(alpine|busybox)|distroless/"
@@ -134,18 +148,17 @@ def _environment(parts: ManifestParts, job: Job, lookup: Lookup) -> Environment:
         container=parts.container,
         indexed=parts.indexed,
     )
-    gang = parts.indexed or len(job.tasks) > 1
-    runtime: dict[str, ShellWord] = (
-        {name: (ShellExpression(f"${{{name}}}"),) for name in _OF_GANGS} if gang else {}
-    )
+    names = [*_RANKS] if parts.indexed or len(job.tasks) > 1 else []
+    names += _PEERS if len(job.tasks) > 1 else ()
+    runtime: dict[str, ShellWord] = {name: (ShellExpression(f"${{{name}}}"),) for name in names}
     return read_environment(parts.container, downward, lookup, runtime)
 
 
 def _of_gang(environment: Environment) -> tuple[tuple[str, ShellWord], ...]:
     """The exports of rank and size of a gang, except variables that the manifest sets."""
     return tuple(
-        (name, (value,))
-        for name, value in _OF_GANGS.items()
+        (name, word)
+        for name, word in {**_RANKS, **_PEERS}.items()
         if name in environment.values and name not in environment.names
     )
 

@@ -15,11 +15,11 @@ import typer
 
 from starburst.app.config import parse_config
 from starburst.app.config.scalars import ConfigLoader
-from starburst.app.config.sites import KubernetesConfig
+from starburst.app.config.sites import CloudConfig, KubernetesConfig, SkyConfig
 from starburst.app.errors import UserError
 from starburst.app.wiring.build import offers_of
 from starburst.app.wiring.kube_client import connect, need_kubernetes
-from starburst.cli.tools.rented import machines_of
+from starburst.cli.tools.rented import NOTHING_TOLD, MachinesToRent, rented
 from starburst.domain.cloud import Offer, OfferRules
 from starburst.domain.money import Money
 from starburst.visible import visible
@@ -76,8 +76,7 @@ def translate(
     stores = at_home(stores, "default" if cluster is None else cluster.namespace)
     tasks = _translated(manifests, stores, cluster)
     translations = [reading.told(each) for reading, each in zip(readings, tasks, strict=True)]
-    offers = () if settings is None else _offers(settings)
-    rented = [machines_of(reading, offers) if offers and reading.manifest else "" for reading in readings]
+    rented = _rented(readings, settings, stores)
     if output is TaskFormat.JSON:
         keys = [_keys(found, rents) for found, rents in zip(translations, rented, strict=True)]
         print(json.dumps(keys, indent=2, ensure_ascii=False))
@@ -86,8 +85,10 @@ def translate(
     sys.stdout.flush()
     for manifest, found, rents in zip(manifests, translations, rented, strict=True):
         _tell(_title(manifest) if len(manifests) > 1 else "", found.report)
-        if rents:
-            print(visible(f"Starburst itself would rent {rents}"), file=sys.stderr)
+        if rents.told:
+            print(visible(f"Starburst itself would rent {rents.told}"), file=sys.stderr)
+        for line in as_yaml(rents.task).splitlines() if rents.task else ():
+            print(visible(f"  {line}"), file=sys.stderr)
     if any(found.refused(strict=strict) for found in translations):
         raise typer.Exit(2)
 
@@ -169,13 +170,30 @@ def _cluster(settings: _Settings) -> KubernetesConfig | None:
     return found if isinstance(found, KubernetesConfig) else None
 
 
-def _offers(settings: _Settings) -> Sequence[Offer]:
-    """The offers of the section `cloud`; none if it has none, or if they cannot be read here."""
+def _rented(
+    readings: Sequence[KindReading], settings: _Settings | None, stores: Mapping[str, CloudStorage]
+) -> list[MachinesToRent]:
+    """What would be rented for each gang, if the config has offers."""
+    cloud = None if settings is None else _cloud(settings)
+    offers = () if cloud is None else _offers(cloud)
+    if cloud is None or not offers:
+        return [NOTHING_TOLD] * len(readings)
+    return [
+        rented(reading, offers, cloud, stores) if reading.manifest else NOTHING_TOLD for reading in readings
+    ]
+
+
+def _cloud(settings: _Settings) -> CloudConfig | SkyConfig | None:
+    """The section `cloud`; None if it has no offers."""
     section = settings.data.get("cloud") if isinstance(settings.data, dict) else None
     if not isinstance(section, dict) or not section.keys() & {"kind", "offers"}:
-        return ()
+        return None
     others = {key: value for key, value in section.items() if key != "volumes"}  # read by `_stores`
-    cloud = parse_config({"cloud": others}, str(settings.path)).cloud
+    return parse_config({"cloud": others}, str(settings.path)).cloud
+
+
+def _offers(cloud: CloudConfig | SkyConfig) -> Sequence[Offer]:
+    """Its offers; none if they cannot be read here."""
     most = cloud.max_usd_per_hour
     try:
         found = offers_of(cloud)
@@ -200,12 +218,13 @@ def _yaml(found: Translation) -> str:
     return refused + as_yaml(found.without_secrets)
 
 
-def _keys(found: Translation, rents: str) -> dict[str, Any]:
+def _keys(found: Translation, rents: MachinesToRent) -> dict[str, Any]:
     """A task as JSON keys, which are stable (docs/cli.md)."""
     report = [
         {"field": line.field, "verdict": line.verdict.value, "text": line.text} for line in found.report
     ]
-    told = {"rents": rents} if rents else {}
+    told: dict[str, Any] = {"rents": rents.told} if rents.told else {}
+    told |= {"launches": rents.task} if rents.task else {}
     return {"task": found.without_secrets or None, "report": report, **told}
 
 

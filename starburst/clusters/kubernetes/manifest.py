@@ -83,14 +83,14 @@ def job_object(
     for field in ("selector", "manualSelector", "suspend", "managedBy"):
         spec.pop(field, None)
     tasks = len(run.slots)
-    in_turn = run.job.array is None and (spec.get("completions") or 0) > tasks
+    in_turn = run.job.array is None and (spec.get("completions") or 0) > len(run.job.tasks)
     spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
     ttl = _lengthen_ttl(spec)
     if run.job.retries:
         spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
     if run.job.array is not None:
         spec.pop("completionMode", None)  # the array's index is not the cluster's to give
-    with_index = tasks > 1 and indexed and not in_turn
+    with_index = run.is_gang and indexed and not in_turn
     if with_index:
         spec["completionMode"] = "Indexed"
     marks: dict[str, Any] = {"indexed": with_index, "in_turn": in_turn, "checkpoints": checkpoints}
@@ -305,7 +305,7 @@ def _peers(run: Run, subdomain: str | None) -> dict[str, Any]:
     writes the address of the first pod on the others when it binds them.
     """
     size = len(run.slots)
-    if size == 1:
+    if not run.is_gang:
         return {}
     rank = _field(f"metadata.annotations['{names.RANK}']")
     known: dict[str, Any] = {**gang_variables("", POD_PORT, size, "")}

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from starburst.core.model.actions import Slot, places
+from starburst.core.model.jobs import JobRecord
 from starburst.domain.money import Money
+from starburst.domain.resources import total
 from starburst.policy.waiting import hours
 
 Numbers = dict[str, object]
@@ -38,6 +40,14 @@ def where(slots: Sequence[Slot]) -> str:
     return slots[0].where if len(slots) == 1 else ", ".join(places(slots))
 
 
+def need_of(record: JobRecord, slots: Sequence[Slot]) -> Numbers:
+    """What a job takes by these slots, and that they are for a part of its tasks if so."""
+    if len(slots) == len(record.job.tasks):
+        return {"need": record.need}
+    need = str(total([slot.resources for slot in slots]))
+    return {"need": need, "fewer": len(slots), "of": len(record.job.tasks)}
+
+
 def _span(n: Numbers, key: str) -> str:
     return hours(cast("float", n[key]))
 
@@ -49,7 +59,8 @@ def _wait(n: Numbers) -> str:
 
 
 def _placed(n: Numbers) -> str:
-    line = f"starts on {n['where']}: {n['need']} free there after {_span(n, 'waited_s')}"
+    fewer = f" with {n['fewer']} of its {n['of']} tasks, as it is elastic" if "fewer" in n else ""
+    line = f"starts on {n['where']}{fewer}: {n['need']} free there after {_span(n, 'waited_s')}"
     return f"{line}; passed {n['passed']}, which does not fit yet" if n["passed"] else line
 
 

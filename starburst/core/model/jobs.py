@@ -108,6 +108,11 @@ class JobRecord(_HasId):
     obstacle: Obstacle | None = None
 
     @property
+    def need(self) -> str:
+        """What all its tasks ask for, such as "2 GPUs"."""
+        return self.wait.need if self.wait is not None else str(self.job.resources)
+
+    @property
     def tries_at(self) -> float:
         """When a pausing job is admitted again: at the end of its pause or at its deadline, if sooner."""
         return min(self.not_before, self.deadline)

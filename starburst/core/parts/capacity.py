@@ -136,6 +136,11 @@ class Capacity:
         if len(job.tasks) == 1:
             name = self._best(job.tasks[0], job)
             return None if name is None else (Slot(0, name, job.tasks[0]),)
+        slots = self.place_first(job)
+        return slots if len(slots) == len(job.tasks) else None
+
+    def place_first(self, job: Job) -> tuple[Slot, ...]:
+        """Slots for the first tasks of a gang, as many as fit now. Takes nothing."""
         slots: list[Slot] = []
         for rank, demand in enumerate(job.tasks):
             name = self._best(demand, job, {slot.where for slot in slots} if job.spread else ())
@@ -144,7 +149,7 @@ class Capacity:
             slots.append(Slot(rank, name, demand))
             self.take(slots[-1:])  # the next tasks of the gang must not use the same resources
         self.give(slots)
-        return tuple(slots) if len(slots) == len(job.tasks) else None
+        return tuple(slots)
 
     def promise_plain(self, job: Job) -> bool:
         """Set room on nodes without GPUs aside for a job without GPUs; returns whether they have it now.

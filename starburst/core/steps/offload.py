@@ -20,7 +20,7 @@ from starburst.core.state import State
 from starburst.core.steps.admission import confine, keep, leave
 from starburst.core.steps.budget_enforcement import afford
 from starburst.core.steps.interference import slowed_by
-from starburst.core.steps.run_lifecycle import need_of, place, start
+from starburst.core.steps.run_lifecycle import place, start
 from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 
@@ -144,7 +144,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
         record.id,
         "offloaded",
         why=record.leaving.value,
-        need=need_of(record),
+        need=record.need,
         waited_s=state.now - record.queued_at,
         short_job_s=state.settings.short_job_s,
         queue_limit=state.settings.queue_limit,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isinf
 
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
-from starburst.core.model.decisions import where
+from starburst.core.model.decisions import need_of, where
 from starburst.core.model.estimates import elapsed_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
@@ -43,14 +43,9 @@ def place(state: State, record: JobRecord, slots: tuple[Slot, ...], behind: str)
     if record.tag is not None:
         state.tags.dispatch(record.tag)
     record.passed = record.passed or bool(behind)
-    waited_s, need = state.now - record.queued_at, need_of(record)
-    state.decide(record.id, "placed", where=where(slots), need=need, passed=behind, waited_s=waited_s)
+    waited_s, need = state.now - record.queued_at, need_of(record, slots)
+    state.decide(record.id, "placed", where=where(slots), passed=behind, waited_s=waited_s, **need)
     start(state, record, Site.CLUSTER, slots)
-
-
-def need_of(record: JobRecord) -> str:
-    """The job's demand as text, such as "2 GPUs"."""
-    return record.wait.need if record.wait is not None else str(record.job.resources)
 
 
 def stop(state: State, record: JobRecord, why: StopReason, grace_s: float) -> None:
@@ -347,6 +342,7 @@ def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> 
     record.deadline = max(record.deadline, state.now)
     record.queued_at = state.now
     requeue(state, record)
+    state.elastic.note(record)
 
 
 def _give_up(state: State, record: JobRecord, message: str) -> None:
@@ -362,8 +358,7 @@ def _come_home(state: State, record: JobRecord) -> None:
     slots, record.reserved = record.reserved, ()
     if slots:
         record.queued_at = state.now
-        need = need_of(record)
-        state.decide(record.id, "placed", where=where(slots), need=need, passed="", waited_s=0.0)
+        state.decide(record.id, "placed", where=where(slots), need=record.need, passed="", waited_s=0.0)
         start(state, record, Site.CLUSTER, slots)
     else:
         set_wait(state, record)

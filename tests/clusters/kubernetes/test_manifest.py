@@ -395,6 +395,17 @@ def test_what_the_user_says_of_the_gang_wins() -> None:
     assert [one["value"] for one in listed if one["name"] == "WORLD_SIZE"] == ["7"]
 
 
+@pytest.mark.parametrize("left", [1, 2])
+def test_an_elastic_gang_is_as_large_as_its_attempt(left: int) -> None:
+    manifest = {**TRAIN, "spec": {**TRAIN["spec"], "parallelism": 3, "completions": 3}}
+    whole = run(manifest, tasks=3)
+    job = made(dataclasses.replace(whole, slots=whole.slots[-left:]), indexed=True)
+    assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (left, left)
+    assert job["spec"]["completionMode"] == "Indexed"
+    env = env_of(job)
+    assert [env[name] for name in ("WORLD_SIZE", "NNODES", "STARBURST_WORLD_SIZE")] == [str(left)] * 3
+
+
 def test_pods_in_turn_are_no_gang() -> None:
     spec = {**TRAIN["spec"], "parallelism": 2, "completions": 8}
     assert "WORLD_SIZE" not in env_of(made(run({**TRAIN, "spec": spec}, tasks=2), indexed=True))

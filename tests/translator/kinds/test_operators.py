@@ -93,8 +93,25 @@ def test_an_elastic_policy_runs_with_its_replicas_and_says_so() -> None:
     document = training(Worker=replicas(2, shell("echo $PET_NNODES $PET_RDZV_BACKEND $PET_RDZV_ENDPOINT")))
     document["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "c10d"}
     found = read(document)
-    assert outputs(found) == ["1:4 c10d 10.0.0.1:2000"] * 2
-    assert "spec.elasticPolicy: it runs with 2 tasks; none is added or removed while it runs" in found.notes
+    assert outputs(found) == ["2 c10d 10.0.0.1:2000"] * 2
+    assert any("it runs with 2 tasks, and none is added" in each for each in found.notes)
+    assert found.job.least_tasks == 1
+
+
+def test_which_kinds_may_go_on_with_fewer_tasks() -> None:
+    def least(document: dict[str, Any], wish: str) -> tuple[int, bool]:
+        document["metadata"]["annotations"] = {"starburst.io/elastic": wish}
+        found = read(document)
+        return found.job.least_tasks, any("starts again as a whole" in note for note in found.notes)
+
+    assert least(example("pytorch-job.yaml"), "true") == (1, False)
+    assert least(example("pytorch-job.yaml"), "3") == (3, False)
+    assert least(example("ray-job.yaml"), "true") == (1, False)
+    assert least(example("jobset.yaml"), "true") == (0, True)
+    assert least(example("mpi-job.yaml"), "true") == (0, True)
+    policy = example("pytorch-job.yaml")
+    policy["spec"]["elasticPolicy"] = {"minReplicas": 1}
+    assert least(policy, "false") == (0, False)
 
 
 def test_a_single_master_finds_itself() -> None:

@@ -22,10 +22,21 @@ pytestmark = pytest.mark.processes
 #: Does what of Ray's commands the launcher needs: nodes are files, a job is run on the spot.
 STAND_IN = """#!/bin/sh
 case "$1 $2" in
-  "start --head") name=head ;;
+  "start --head")
+    if [ -n "$SLOW" ] && [ ! -e "$SLOW" ]; then
+      touch "$SLOW"
+      exit 1
+    fi
+    name=head ;;
   "start --address"*) name=worker-$$; [ -e "$NODES/head" ] || exit 1 ;;
   "job list") exit "$NO_API" ;;
-  "job submit") while [ "$1" != -- ]; do shift; done; shift; "$@" || exit 1; exit 0 ;;
+  "job submit")
+    if [ -n "$LATE" ] && [ ! -e "$LATE" ]; then
+      touch "$LATE"
+      echo "RuntimeError: Request failed with status code 500: No available agent to submit job" >&2
+      exit 1
+    fi
+    while [ "$1" != -- ]; do shift; done; shift; "$@" || exit 1; exit 0 ;;
   *) exit 9 ;;
 esac
 echo "$*" >"$NODES/$name"
@@ -60,10 +71,11 @@ class StandIn:
     programs: Path
     nodes: Path
 
-    def environment(self, api: bool) -> tuple[tuple[str, str], ...]:
-        """Variables with which a task finds it."""
+    def environment(self, api: bool, late: bool = False) -> tuple[tuple[str, str], ...]:
+        """Variables with which a task finds it; `late`: its first submission is refused."""
         path = f"{self.programs}:{os.environ['PATH']}"
         more = {"PYTHONPATH": str(self.programs), "NODES": str(self.nodes), "NO_API": "0" if api else "1"}
+        more["LATE"] = str(self.programs / "came") if late else ""
         return tuple({"PATH": path, **more}.items())
 
 
@@ -99,6 +111,22 @@ def test_the_program_runs_once_on_a_ray_of_all_tasks_which_ends_with_it(
     assert f"start --head --port={port}" in starts[0]
     assert f"start --address=127.0.0.1:{port}" in starts[1]
     assert all("--num-gpus=0 --num-cpus=1" in start for start in starts)
+
+
+def test_a_head_that_ends_before_all_nodes_are_there_is_started_again(
+    tmp_path: Path, stand_in: StandIn
+) -> None:
+    env = (*stand_in.environment(api=True), ("SLOW", str(stand_in.programs / "ended")))
+    (code, out, errors), _ = run_all(job("echo", "run", env=env), tmp_path)
+    assert (code, out) == (0, "run\n"), errors
+
+
+def test_a_head_that_does_not_end_is_killed(tmp_path: Path, stand_in: StandIn) -> None:
+    stubborn = STAND_IN.replace("exec sleep 600", "trap '' TERM; while :; do sleep 1; done")
+    (stand_in.programs / "ray").write_text(stubborn)
+    env = (*stand_in.environment(api=True), ("STARBURST_RAY_END_S", "1"))
+    (code, out, errors), _ = run_all(job("echo", "run", env=env), tmp_path)
+    assert (code, out) == (0, "run\n"), errors
 
 
 def test_a_ray_that_does_not_start_fails_the_job_with_its_words(tmp_path: Path, stand_in: StandIn) -> None:

@@ -137,11 +137,12 @@ def test_a_ray_cluster_runs_until_it_is_cancelled() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("api", [True, False])
+@pytest.mark.parametrize(("api", "late"), [(True, False), (True, True), (False, False)])
 def test_the_entrypoint_runs_by_rays_job_submission_or_beside_the_head(
-    api: bool, tmp_path: Path, stand_in: StandIn
+    api: bool, late: bool, tmp_path: Path, stand_in: StandIn
 ) -> None:
-    env = [{"name": name, "value": value} for name, value in stand_in.environment(api)]
+    """Also if the submission is refused at first, as Ray does until its agents are up."""
+    env = [{"name": name, "value": value} for name, value in stand_in.environment(api, late)]
     env.append({"name": "GREETING", "value": "hello"})
     manifest = copy.deepcopy(RAY_JOB)
     cluster = manifest["spec"]["rayClusterSpec"]

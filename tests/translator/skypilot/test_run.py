@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.translator.manifests import job
 from tests.translator.skypilot.goldens import CLUSTER
 from tests.translator.skypilot.running import PATH, SHELLS, accepted, run, task_of, words
+from translator.field import Field, ManifestReport
+from translator.kinds.kind_fidelity import KindReading
 
 PIECES = [
     *("'", '"', "\\", "$", "`", "!", "\n", "\t", " ", "*", "?", "[", "]", "{", "}", "(", ")", "<", ">", "|"),
@@ -118,6 +121,16 @@ def test_the_working_directory_is_made_and_entered(tmp_path, shell):
     there = tmp_path / 'it\'s "new"' / "$HOME"
     done = run(task_of(["pwd"], workingDir=str(there)), tmp_path, shell)
     assert done.stdout.decode().rstrip("\n") == str(there)
+
+
+def test_a_kind_of_an_operator_finds_its_peers_by_what_skypilot_alone_sets(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "configs" / "examples" / "pytorch-job.yaml").read_text()
+    reading = KindReading.of(Field(yaml.safe_load(text), "", ManifestReport("ddp.yaml", 0)))
+    hosts = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2\n10.0.0.3\n10.0.0.4", "SKYPILOT_NUM_NODES": "4"}
+    task = accepted(dict(reading.manifest))
+    for rank in range(4):
+        done = run(task, tmp_path, **hosts, SKYPILOT_NODE_RANK=str(rank))
+        assert done.stdout.decode() == f"rank {rank} of 4 at 10.0.0.1\n", done.stderr
 
 
 @ALL_SHELLS

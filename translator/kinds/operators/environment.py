@@ -40,11 +40,15 @@ def master_lines(size: int, port: int) -> str:
 
 
 def pytorch_lines(size: int, processes: str, rendezvous: Mapping[str, str]) -> str:
-    """What the training operator gives a PyTorchJob, for torchrun too (PET_…)."""
+    """What the training operator gives a PyTorchJob, for torchrun too (PET_…).
+
+    An elastic one may have fewer tasks than `size` when it runs.
+    """
     per_node = int(processes) if processes.isdigit() else 1
-    given = {"PYTHONUNBUFFERED": "1", "WORLD_SIZE": str(size * per_node), "PET_NNODES": str(size)}
-    given |= {"PET_NPROC_PER_NODE": processes, **rendezvous}
+    given = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": processes, **rendezvous}
     lines = master_lines(size, 23_456)
+    lines += f'export PET_NNODES="${{STARBURST_WORLD_SIZE:-{size}}}"\n'
+    lines += own_text(f"export WORLD_SIZE=$((PET_NNODES * {per_node}))\n")
     lines += "".join(f"export {name}={quote(value)}\n" for name, value in given.items())
     lines += 'export RANK="$starburst_rank" PET_NODE_RANK="$starburst_rank"\n'
     if rendezvous:

@@ -18,6 +18,7 @@ from starburst.domain.resources import Resources
 from translator.field import Field, ManifestReport
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.effective_requests import pod_resources
+from translator.manifests.hints import PREFIX
 from translator.manifests.manifest import MAX_TASKS
 
 #: What tasks of one template may differ in: a shell chooses it, or it has no effect on a run.
@@ -30,6 +31,7 @@ _UNCOMPARED = ("containers", "restartPolicy")
 _EXPANDED = re.compile(r"\$(?=\()")
 #: Variables that lines of sh set, and references to variables in words of a manifest.
 _SET, _REFERENCE = re.compile(r"\b([A-Z][A-Z0-9_]*)="), re.compile(r"\$\(([A-Z][A-Z0-9_]*)\)")
+_ELASTIC = f"{PREFIX}elastic"
 _RANK = 'starburst_rank="${JOB_COMPLETION_INDEX:-${STARBURST_RANK:-0}}"\n'
 
 
@@ -73,6 +75,9 @@ class RoleJob:
     spec: Mapping[str, Any] = field(default_factory=lambda: {"backoffLimit": 0})
     #: Variables that a program may do without, if no command is given before which they could be set.
     optional: str = ""
+    #: Whether it can run with its first tasks only, and with how many its user says it does; 0: unsaid.
+    scales: bool = False
+    least_tasks: int = 0
 
     def read(self) -> ReadKind:
         """The gang as a Job; problems and notes go to the document's report."""
@@ -100,7 +105,8 @@ class RoleJob:
         if size > 1:
             spec |= {"parallelism": size, "completions": size, "completionMode": "Indexed"}
             spec |= self._success(size)
-        manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": self._metadata(), "spec": spec}
+        metadata = self._metadata(size)
+        manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
         origins = {"spec.template": base.template.path}
         return ReadKind(manifest, origins, tasks=self._tasks(needs, base))
 
@@ -110,8 +116,21 @@ class RoleJob:
         if restarting and not self.spec["backoffLimit"]:
             restarting[0].note("a task is not restarted by itself; one that fails ends the job")
 
-    def _metadata(self) -> dict[str, Any]:
-        return {key: each.value for key, each in self.document.at("metadata").entries().items()}
+    def _metadata(self, size: int) -> dict[str, Any]:
+        """The document's, with the annotation that says whether it is elastic if it can be."""
+        entries = self.document.at("metadata").entries()
+        found: dict[str, Any] = {key: each.value for key, each in entries.items()}
+        asked = self.document.at("metadata").at("annotations").at(_ELASTIC)
+        if asked.value is not None and not self.scales:
+            asked.note("is not kept: its tasks have parts of their own, so it starts again as a whole")
+            found["annotations"] = {
+                key: value for key, value in found["annotations"].items() if key != _ELASTIC
+            }
+        elif asked.value is None and 0 < self.least_tasks < size:
+            known = found.get("annotations") or {}
+            if isinstance(known, dict):  # else the Job's reader refuses it
+                found["annotations"] = {**known, _ELASTIC: str(self.least_tasks)}
+        return found
 
     def _tasks(self, needs: Sequence[Resources], base: TaskRole) -> tuple[Resources, ...]:
         """What each task asks for; () if that is the same for all."""

@@ -49,7 +49,7 @@ def read_train_job(document: Field) -> ReadKind:
     job: dict[str, Any] = {"backoffLimit": 0, **({"suspend": True} if spec.at("suspend").flag() else {})}
     if (limit_s := spec.at("activeDeadlineSeconds").whole(1)) is not None:
         job["activeDeadlineSeconds"] = limit_s
-    found = RoleJob(document, [role], pytorch_lines(nodes, processes, {}), job).read()
+    found = RoleJob(document, [role], pytorch_lines(nodes, processes, {}), job, scales=True).read()
     return ReadKind(found.manifest, {"spec.template.spec.containers[0]": "spec.trainer"})
 
 

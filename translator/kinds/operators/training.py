@@ -62,8 +62,9 @@ def _rendezvous(elastic: Field, size: int) -> dict[str, str]:
     least = elastic.at("minReplicas").whole(1) or size
     most = elastic.at("maxReplicas").whole(1) or size
     if least != most:
-        elastic.note(f"it runs with {size} tasks; none is added or removed while it runs")
-    found = {"PET_NNODES": f"{min(least, size)}:{max(most, size)}"}
+        fewer = f"; after a lost node on the cluster with {least} at least" if least < size else ""
+        elastic.note(f"it runs with {size} tasks, and none is added or removed while it runs{fewer}")
+    found = {}
     found["PET_RDZV_BACKEND"] = elastic.at("rdzvBackend").text() or "c10d"
     found["PET_RDZV_ID"] = elastic.at("rdzvId").text() or "starburst"
     restarts = elastic.at("maxRestarts").whole(0)
@@ -119,7 +120,15 @@ def read_training_job(document: Field) -> ReadKind:
         found = [replace(role, lines=tf_task_lines(role.name.lower())) for role in found]
     roles = _deciding(document, found, cleans=policy.at("cleanPodPolicy").choice(("All", "None", "Running")))
     restarts = [replicas.at(role.name).at("restartPolicy") for role in roles]
-    job = RoleJob(document, roles, kind.lines(spec, roles), job_spec(policy, restarts), kind.optional)
+    job = RoleJob(
+        document,
+        roles,
+        kind.lines(spec, roles),
+        job_spec(policy, restarts),
+        kind.optional,
+        scales=document.at("kind").value == "PyTorchJob",
+        least_tasks=spec.at("elasticPolicy").at("minReplicas").whole(1) or 0,
+    )
     return job.read()
 
 

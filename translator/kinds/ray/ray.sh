@@ -41,6 +41,7 @@ port=$(free_port 6379) clients=$(free_port 10001) || exit 1
 where=$(mktemp -d /tmp/ray-XXXXXX) || exit 1
 stop() {
   ending=1
+  touch "$where.stop"
   if [ -n "$job" ]; then
     ray job stop --no-wait "$job" >/dev/null 2>&1  # its log is followed to its end
   elif [ -n "$program" ]; then
@@ -48,23 +49,55 @@ stop() {
   fi
 }
 trap stop TERM INT
-eval "exec ray start --head --port=$port --ray-client-server-port=$clients --temp-dir=$where $common" \
-  >"$where.log" 2>&1 &
-ray=$!
+# Ray's agents, which run what is submitted, come up after all else: until then Ray refuses it.
+submit() {
+  tries=0
+  until ray job submit "$@" 2>"$where.said"; do
+    tries=$((tries + 1))
+    if ! grep -q "No available agent" "$where.said" || [ "$tries" -gt 300 ] || [ -e "$where.stop" ]; then
+      cat "$where.said" >&2
+      return 1
+    fi
+    sleep 2
+  done
+  cat "$where.said" >&2
+}
+start_head() {
+  eval "exec ray start --head --port=$port --ray-client-server-port=$clients --temp-dir=$where $common" \
+    >>"$where.log" 2>&1 &
+  ray=$!
+}
 export RAY_ADDRESS="$head:$port"
 if [ "$nodes" -gt 1 ]; then
   starburst-step "{\"tasks\": $((nodes - 1)), \"nodes\": $((nodes - 1)), \"per_node\": 1, \"nodelist\": \"\",\
  \"relative\": 1, \"label\": 0, \"kill_all\": 1, \"gpus_per_task\": 0}" starburst-ray join "" >>"$where.log" 2>&1 &
   workers=$!
 fi
-python3 - "$nodes" "$ray" <<'END'
+# Ray's own end may hang once a part of it is gone.
+end() {
+  kill "$1" 2>/dev/null
+  left=${STARBURST_RAY_END_S:-20}
+  until case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|"") ;; *) false ;; esac; do
+    [ "$left" -gt 0 ] || kill -9 "$1" 2>/dev/null
+    left=$((left - 1))
+    sleep 1
+  done
+  wait "$1"
+}
+# Until all nodes are there; exit code 4 if they do not come, others if the head has ended or does not answer.
+all_nodes() {
+  python3 - "$nodes" "$ray" <<'END'
 import os, sys, time
 import ray
 until = time.monotonic() + 600
 while True:
-    with open(f"/proc/{sys.argv[2]}/stat") as stat:
-        if stat.read().rpartition(")")[2].split()[0] == "Z":
-            sys.exit(1)
+    try:
+        with open(f"/proc/{sys.argv[2]}/stat") as stat:
+            state = stat.read().rpartition(")")[2].split()[0]
+    except OSError:
+        state = "Z"
+    if state == "Z":
+        sys.exit(3)
     try:
         ray.init(address=os.environ["RAY_ADDRESS"], logging_level="ERROR", log_to_driver=False)
         break
@@ -74,11 +107,20 @@ while True:
         time.sleep(0.5)
 while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[1]):
     if time.monotonic() > until:
-        sys.exit("starburst: not all nodes of Ray came within 600 s")
+        print("starburst: not all nodes of Ray came within 600 s", file=sys.stderr)
+        sys.exit(4)
     time.sleep(0.2)
 END
-code=$?
-[ "$code" -eq 0 ] || { say "Ray did not start:"; tail -n 20 "$where.log" >&2; ending=1; }
+}
+# A machine that is busy may not start it within the 30 s that parts of Ray give each other.
+for try in 1 2 3; do
+  start_head
+  all_nodes
+  code=$?
+  case "$code/$ending" in 0/*|4/*|*/1) break ;; esac
+  [ "$try" -eq 3 ] || end "$ray"
+done
+[ "$code" -eq 0 ] || { say "Ray did not start:"; tail -n 20 "$where.log" >&2; code=1 ending=1; }
 if [ "$mode" = submit ] && [ -z "$ending" ] && ! ray job list >/dev/null 2>&1; then
   [ -z "$runtime_env" ] ||
     { say "a runtime environment needs Ray's job submission: install ray[default]"; code=2 ending=1; }
@@ -95,7 +137,7 @@ if [ -z "$ending" ]; then
       set -- --submission-id "$job" -- sh -c "($*
 ); code=\$?; echo \$code >$where.code; exit \$code"
       [ -z "$runtime_env" ] || set -- --runtime-env-json "$runtime_env" "$@"
-      ray job submit "$@" & program=$! ;;
+      submit "$@" & program=$! ;;
     *) "$@" & program=$! ;;
   esac
   [ -z "$ending" ] || stop  # a signal came meanwhile
@@ -107,7 +149,8 @@ if [ -z "$ending" ]; then
   done
 fi
 [ ! -s "$where.code" ] || code=$(cat "$where.code")
-kill "$ray" $workers 2>/dev/null
-wait
-rm -rf "$where" "$where.log" "$where.code"
+kill $workers 2>/dev/null
+end "$ray"
+wait $workers
+rm -rf "$where" "$where.log" "$where.code" "$where.said" "$where.stop"
 exit "$code"

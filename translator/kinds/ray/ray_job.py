@@ -158,7 +158,7 @@ def _gang(
         for each in placed
         if each.replicas
     ]
-    return RoleJob(document, roles, spec=job).read()
+    return RoleJob(document, roles, spec=job, scales=True).read()
 
 
 def _groups(cluster: Field) -> Iterator[RayGroup]:

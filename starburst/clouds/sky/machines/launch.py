@@ -8,6 +8,7 @@ intent whose instance has come and gone already is over, with its bill.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import anyio
 import structlog
@@ -28,6 +29,7 @@ from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.machines.observer import CloudObserver
 from starburst.clouds.sky.machines.teardown import clear
 from starburst.clouds.sky.offers import OfferName
+from translator.carried import CloudStorage
 
 log = structlog.get_logger()
 
@@ -120,6 +122,27 @@ async def _came_and_went(machine: RentedMachine, observer: CloudObserver) -> boo
     return True
 
 
+def launch_spec(
+    place: OfferName,
+    nodes: int,
+    idle_minutes: int,
+    bucket: str | None,
+    mounts: tuple[tuple[str, CloudStorage], ...],
+) -> LaunchSpec:
+    """What is launched for an offer, but for the cluster's name and its labels."""
+    return LaunchSpec(
+        cluster="",
+        infra=place.infra,
+        instance_type=place.instance_type,
+        spot=place.spot,
+        labels=(),
+        idle_minutes=idle_minutes,
+        bucket=bucket,
+        mounts=mounts,
+        nodes=nodes,
+    )
+
+
 def _spec(machine: RentedMachine) -> LaunchSpec:
     context = machine.context
     try:
@@ -128,17 +151,9 @@ def _spec(machine: RentedMachine) -> LaunchSpec:
         raise SkyError(str(error)) from None
     settings = context.settings
     expiry = context.clock.wall() + settings.lease_s + 60 * settings.idle_minutes
-    return LaunchSpec(
-        cluster=machine.cluster,
-        infra=place.infra,
-        instance_type=place.instance_type,
-        spot=place.spot,
-        labels=context.naming.labels(machine.id, expiry),
-        idle_minutes=settings.idle_minutes,
-        bucket=settings.bucket,
-        mounts=context.mounts,
-        nodes=machine.entry.nodes,
-    )
+    labels = context.naming.labels(machine.id, expiry)
+    spec = launch_spec(place, machine.entry.nodes, settings.idle_minutes, settings.bucket, context.mounts)
+    return replace(spec, cluster=machine.cluster, labels=labels)
 
 
 async def _log_in(machine: RentedMachine, observer: CloudObserver) -> None:

@@ -51,7 +51,7 @@ def spec_of(
     }
     box = None
     if runs_in_container(workload):
-        if len(run.slots) > 1:
+        if run.is_gang:
             env[hosts_file.VARIABLE] = f"{REPORT}/{hosts_file.NAME}"
         box = container(run_name(job.id, run.attempt, slot.rank), workload, slot.resources, env)
         box["volumes"] = volumes
