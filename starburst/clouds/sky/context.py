@@ -17,6 +17,7 @@ from starburst.clouds.sky.access.ports import (
     SkyUnreachableError,
 )
 from starburst.clouds.sky.journal import Journal
+from starburst.clouds.sky.machines.listing import SharedListing
 from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.runs.logs import MAX_LOG
@@ -107,6 +108,11 @@ class SkyContext:
     def naming(self) -> Naming:
         """The names of this controller's clusters."""
         return Naming(self.settings.owner, self.settings.controller)
+
+    @cached_property
+    def listing(self) -> SharedListing:
+        """SkyPilot's listing for machines that ask one by one."""
+        return SharedListing(self.sky.clusters, self.tasks)
 
     @cached_property
     def mounts(self) -> tuple[tuple[str, CloudStorage], ...]:

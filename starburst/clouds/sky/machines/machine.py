@@ -175,8 +175,7 @@ class RentedMachine:
         Raises:
             SkyError: SkyPilot does not answer.
         """
-        listing = await self.context.sky.clusters()
-        return next((status for status in listing if status.name == self.cluster), None)
+        return await self.context.listing.status(self.cluster)
 
     @property
     def switch_s(self) -> float:
