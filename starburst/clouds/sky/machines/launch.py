@@ -151,7 +151,7 @@ def _spec(machine: RentedMachine) -> LaunchSpec:
         raise SkyError(str(error)) from None
     settings = context.settings
     expiry = context.clock.wall() + settings.lease_s + 60 * settings.idle_minutes
-    labels = context.naming.labels(machine.id, expiry)
+    labels = context.naming.labels(machine.id, machine.entry.asked_at, expiry)
     spec = launch_spec(place, machine.entry.nodes, settings.idle_minutes, settings.bucket, context.mounts)
     return replace(spec, cluster=machine.cluster, labels=labels)
 
