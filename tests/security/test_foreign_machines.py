@@ -20,7 +20,7 @@ from tests.clouds.sky.fake_vm import Vm
 from tests.clouds.sky.life import OFFER, Life, play, ready, reaper_of
 
 OURS = Naming("starburst", "c")
-TAG = dict(OURS.intent("x"))[CONTROLLER]
+TAG = dict(OURS.intent("x", None))[CONTROLLER]
 
 
 #: Ends whatever it may, at any age.

@@ -47,7 +47,7 @@ class Deployment:
         with Store.open(self.home.database) as store:
             controller = str(store.fact("controller"))
         self.naming = Naming(OWNER, controller)
-        self.tag = dict(self.naming.labels("x", 0.0))[CONTROLLER]
+        self.tag = dict(self.naming.labels("x", 0.0, 0.0))[CONTROLLER]
 
     def made(self, name: str) -> Home:
         """A new home beside the others."""

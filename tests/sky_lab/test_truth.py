@@ -31,7 +31,7 @@ def test_what_skypilot_forgets_goes_on_and_ends_and_what_a_person_made_is_let_be
     try:
         asyncio.run(story(tmp_path, controller))
     finally:  # of a story that broke off, and what SkyPilot no longer knows
-        if left := named(dict(Naming("", controller).intent(""))[CONTROLLER]):
+        if left := named(dict(Naming("", controller).intent("", None))[CONTROLLER]):
             ec2().terminate_instances(InstanceIds=left)
 
 

@@ -125,7 +125,8 @@ class Storm:
         """Whatever is broken works again, and there are no caps any more."""
         self.cluster.away_until = 0.0
         self.cluster.silent.clear()
-        self.cloud.server_up = self.cloud.cloud_up = True
+        self.cloud.server_up = True
+        self.cloud.answers()
         for vm in self.cloud.alive():
             vm.plugged = True
         for name, gpus in self.nodes.items():

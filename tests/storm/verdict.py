@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
 
-from starburst.clouds.sky.machines.machine import COARSE_S, DOWN_S
+from starburst.clouds.sky.machines.machine import COARSE_S, DOWN_S, SWITCH_S
 from starburst.clouds.sky.machines.naming import Naming
+from starburst.clouds.sky.machines.observer import WORD_S
 from starburst.core.model.events import HoldRequested, ReleaseRequested, RunStarted
 from starburst.domain.job import Phase
 from starburst.store.listings import queries
@@ -41,9 +42,9 @@ CUTS = (
     "api",
     "wait",
 )
-#: By how much a machine's bill may be too long where nobody tells its end, seconds: its lease, and what its
-#: switch takes at most.
-LATE_S = 900 + DOWN_S + COARSE_S
+#: By how much a machine's bill may be too long where nobody tells its end, seconds: its lease, the
+#: idle minutes, and what its switch takes at most.
+LATE_S = 900 + 60 * 5 + SWITCH_S + DOWN_S + COARSE_S
 
 
 class Verdict:
@@ -282,9 +283,6 @@ class Verdict:
         records = queries.instance_records(store, include_ended=True)
         books = {record.id: record.micro_usd for record in records if record.micro_usd}
         names = bills.keys() | books.keys()
-        if "clock-wrong" in storm.weather.on:
-            # By labels alone no machine is found that seems to be older than its intent.
-            names &= self.up
         self.checked["bills"] += len(names)
         for name in sorted(names):
             ours, theirs = books.get(name, 0), bills.get(name, {0})
@@ -294,17 +292,19 @@ class Verdict:
         self._paid(store, books)
 
     def _guessed(self, name: str, ours: int, theirs: set[int]) -> bool:
-        """Whether a bill is as near as it can be where a cloud said nothing, for hours or from the first.
+        """Whether a bill is within its bound where the cloud said nothing of a machine for `WORD_S`.
 
         It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it.
         """
-        vms = [vm for vm in self._storm.cloud.vms if vm.labels and vm.cluster.endswith(name)]
-        struck = self._storm.weather.counts
-        if not vms or not struck["all-dark"] + struck["cloud-away"]:
+        cloud = self._storm.cloud
+        vms = [vm for vm in cloud.vms if vm.labels and vm.cluster.endswith(name)]
+        if not any(
+            until > vm.made_at and until - since >= WORD_S for vm in vms for since, until in cloud.dark
+        ):
             return False
-        rate = self._storm.cloud.rate_of(vms[0]) * len(vms)
-        early = rate.for_seconds(BEFORE_BOOT_S).micro_usd + 1
-        late = rate.for_seconds(LATE_S).micro_usd if struck["all-dark"] else 0
+        self.checked["bills without the cloud's word"] += 1
+        rate = cloud.rate_of(vms[0]) * len(vms)
+        early, late = (rate.for_seconds(off_s).micro_usd + 1 for off_s in (BEFORE_BOOT_S, LATE_S))
         return min(theirs) - early <= ours <= max(theirs) + late
 
     def _paid(self, store: Store, books: dict[str, int]) -> None:

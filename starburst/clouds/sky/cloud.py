@@ -51,7 +51,7 @@ class SkyCloud:
         self.machines = {entry.id: RentedMachine(context, entry) for entry in entries}
         self._runs = RunTable(context, self.machines)
         self._exchanges = Exchanges(context, self._runs)
-        self._observer = CloudObserver(context, has_answered=any(entry.instances for entry in entries))
+        self._observer = CloudObserver(context)
         self._liveness = LivenessWatch(context, self.machines, self._observer)
         self._prefetch = ImagePrefetch(context, self.machines, self._observer)
         self._nudges = Debounce(self._exchange_where_tasks_are, NUDGE_S)

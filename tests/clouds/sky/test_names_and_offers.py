@@ -53,7 +53,7 @@ def test_an_intent_is_read_back_from_its_cluster_and_from_no_other_controllers()
 
 def test_a_cluster_whose_label_names_another_controller_is_not_ours() -> None:
     name = OURS.cluster("i-1")
-    known = ClusterStatus(name, ClusterState.UP, 0, labels=OURS.labels("i-1", 10.0))
+    known = ClusterStatus(name, ClusterState.UP, 0, labels=OURS.labels("i-1", 1.0, 10.0))
     assert OURS.is_ours(known)
     assert OURS.is_ours(ClusterStatus(name, ClusterState.LAUNCHING, 0), {name}), "as asked for"
     assert not OURS.is_ours(ClusterStatus(name, ClusterState.LAUNCHING, 0)), "a name alone is no claim"

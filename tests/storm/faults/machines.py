@@ -87,9 +87,9 @@ async def sky_away(storm: Storm) -> bool:
 @every("cloud-away", 6.0, "the cloud's own API answers nothing")
 async def cloud_away(storm: Storm) -> bool:
     """Machines go on."""
-    storm.cloud.cloud_up = False
+    storm.cloud.falls_silent()
     await asyncio.sleep(storm.weather.draw("cloud-away").choice((20.0, 600.0, 3600.0)))
-    storm.cloud.cloud_up = True
+    storm.cloud.answers()
     return True
 
 
@@ -121,11 +121,11 @@ async def all_dark(storm: Storm) -> bool:
     if not vms:
         return False
     storm.cloud.lose_state()
-    storm.cloud.cloud_up = False
+    storm.cloud.falls_silent()
     for vm in vms:
         vm.plugged = False
     await asyncio.sleep(storm.weather.draw("all-dark").choice((1200.0, 9000.0, 4 * 3600.0)))
-    storm.cloud.cloud_up = True
+    storm.cloud.answers()
     for vm in vms:
         vm.plugged = True
     return True

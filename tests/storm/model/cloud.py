@@ -68,8 +68,22 @@ class ModelCloud(FakeSky):
         self.specs: dict[str, LaunchSpec] = {}
         #: Machines whose switch cannot be set.
         self.without_switch: set[str] = set()
+        #: From when until when its own API answers nothing; the last may go on.
+        self.dark: list[tuple[float, float]] = []
         #: Tasks whose begin is marked, and whose end is.
         self._begun: set[str] = set()
+
+    def falls_silent(self) -> None:
+        """Its own API answers nothing from now on."""
+        if self.cloud_up:
+            self.cloud_up = False
+            self.dark.append((wall(), FOR_EVER_S + wall()))
+
+    def answers(self) -> None:
+        """Its own API answers again."""
+        if not self.cloud_up:
+            self.cloud_up = True
+            self.dark[-1] = (self.dark[-1][0], wall())
 
     def begin(self, name: str, cluster: str, work: Coroutine[Any, Any, None]) -> str:
         """A request goes on whoever dies."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from starburst.aio import in_thread
 from starburst.clouds.sky.access.errors import within
 from starburst.clouds.sky.access.ports import (
+    CloudRefusesError,
     InstanceRef,
     Observation,
     Presence,
@@ -39,6 +40,10 @@ _AWS_STATES = {
     "shutting-down": Presence.ENDING,
     "terminated": Presence.ENDED,
 }
+#: Errors that asking again does not mend: exceptions by name, and codes of EC2's answers.
+#: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html
+_NO_CREDENTIALS = ("ImportError", "NoCredentialsError", "PartialCredentialsError", "ProfileNotFound")
+_REFUSALS = ("AccessDenied", "AuthFailure", "InvalidClientTokenId", "OptInRequired", "UnauthorizedOperation")
 #: EC2's reason of a stop or termination: "User initiated (2026-11-22 13:23:24 GMT)".
 _WHEN = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _STATES = {"INIT": Presence.RUNNING, "UP": Presence.RUNNING, "STOPPED": Presence.STOPPED}
@@ -98,10 +103,19 @@ async def _ask(work: Callable[[], T]) -> T:
     """The result of a call of a cloud; any failure means that the cloud does not answer."""
     try:
         return await within(CALL_S, in_thread(work), "the cloud")
-    except SkyUnreachableError:
-        raise
     except SkyError as error:
+        if _refuses(error.__cause__):
+            raise CloudRefusesError(str(error)) from error
+        if isinstance(error, SkyUnreachableError):
+            raise
         raise SkyUnreachableError(str(error)) from error
+
+
+def _refuses(cause: BaseException | None) -> bool:
+    """Whether a cloud cannot be asked from here, by the exception of its library."""
+    answer = getattr(cause, "response", None)
+    code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
+    return code in _REFUSALS or any(kind.__name__ in _NO_CREDENTIALS for kind in type(cause).__mro__)
 
 
 def _ec2(region: str, service: str = "ec2") -> Any:

@@ -34,6 +34,10 @@ class SkyUnreachableError(SkyError):
     """The API server or a machine does not answer; what was requested may have happened all the same."""
 
 
+class CloudRefusesError(SkyUnreachableError):
+    """A cloud cannot be asked from here: no credentials, none that it accepts, or no library for it."""
+
+
 class LocalError(SkyError):
     """A shortage on this side, such as of disk space or processes; it says nothing about a machine."""
 

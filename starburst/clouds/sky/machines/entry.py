@@ -31,6 +31,8 @@ class MachineEntry:
     request: str | None = None
     #: A launch was requested, even if the id of that request was lost in a crash.
     asked: bool = False
+    #: The labels of its instance say when it was asked for; those of older versions did not.
+    dated: bool = False
     #: How to log in, as SkyPilot last said; used also while SkyPilot does not answer.
     access: Access | None = None
     #: The instance, once its cloud has described a machine that answered.
@@ -76,7 +78,8 @@ class MachineEntry:
     @classmethod
     def intent(cls, instance_id: str, offer: Offer, now: float) -> MachineEntry:
         """The entry to write before anything is requested from the cloud."""
-        return cls(instance_id, offer.name, offer.spot, now, offer.resources.gpu_type, nodes=offer.nodes)
+        gpu = offer.resources.gpu_type
+        return cls(instance_id, offer.name, offer.spot, now, gpu, dated=True, nodes=offer.nodes)
 
     @property
     def is_over(self) -> bool:

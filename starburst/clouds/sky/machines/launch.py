@@ -133,7 +133,7 @@ def _spec(machine: RentedMachine) -> LaunchSpec:
         infra=place.infra,
         instance_type=place.instance_type,
         spot=place.spot,
-        labels=context.naming.labels(machine.id, expiry),
+        labels=context.naming.labels(machine.id, machine.entry.asked_at, expiry),
         idle_minutes=settings.idle_minutes,
         bucket=settings.bucket,
         mounts=context.mounts,

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from starburst.clouds.sky.access.ports import ClusterStatus
 
 PREFIX = "sb"
-OWNER, CONTROLLER, INTENT, EXPIRY = (
-    f"starburst-{what}" for what in ("owner", "controller", "intent", "expiry")
+OWNER, CONTROLLER, INTENT, ASKED, EXPIRY = (
+    f"starburst-{what}" for what in ("owner", "controller", "intent", "asked", "expiry")
 )
 
 #: GCP's limit for a name with SkyPilot's hash and ending is the shortest (63 - 28).
@@ -53,18 +53,19 @@ class Naming:
         head = f"{PREFIX}-{self._tag}-"
         return cluster[len(head) :] if cluster.startswith(head) else None
 
-    def labels(self, instance_id: str, expiry: float) -> tuple[tuple[str, str], ...]:
+    def labels(self, instance_id: str, asked_at: float, expiry: float) -> tuple[tuple[str, str], ...]:
         """The labels of a machine that ends by itself at `expiry` (epoch seconds) if it is never renewed."""
-        return (
-            (OWNER, label(self.owner)),
-            (CONTROLLER, self._tag),
-            (INTENT, label(instance_id)),
-            (EXPIRY, str(int(expiry))),
-        )
+        mine = self.intent(instance_id, asked_at)
+        return ((OWNER, label(self.owner)), *mine, (EXPIRY, str(int(expiry))))
 
-    def intent(self, instance_id: str) -> tuple[tuple[str, str], ...]:
-        """The labels that identify a machine's instance in its cloud."""
-        return ((CONTROLLER, self._tag), (INTENT, label(instance_id)))
+    def intent(self, instance_id: str, asked_at: float | None) -> tuple[tuple[str, str], ...]:
+        """The labels that identify a machine's instance in its cloud.
+
+        `asked_at`: when it was asked for, scheduler seconds, which tells it from a machine of that name in
+        an earlier life of the store; None if its labels do not say.
+        """
+        asked = () if asked_at is None else ((ASKED, str(int(asked_at))),)
+        return ((CONTROLLER, self._tag), (INTENT, label(instance_id)), *asked)
 
     def is_ours(self, status: ClusterStatus, intended: Container[str] = ()) -> bool:
         """Whether this controller made a cluster: by its label, or because it was `intended`.

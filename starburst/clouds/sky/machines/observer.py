@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import anyio
 import structlog
 
 from starburst.clouds.sky.access.ports import (
+    CloudRefusesError,
     ClusterState,
     ClusterStatus,
     InstanceRef,
@@ -23,9 +26,11 @@ log = structlog.get_logger()
 #: Wall seconds for a cloud to describe an instance that has just come up, and by which clocks of clouds may
 #: differ from ours.
 MEET_S, CLOCK_SKEW_S = 10.0, 60.0
-#: Wall seconds for which a cloud that has answered before is waited for while it does not: EC2 describes an
-#: instance for about an hour after its end, so that later it has nothing more to say of the bill.
+#: Wall seconds for which a cloud is waited for while it does not answer: EC2 describes an instance for about
+#: an hour after its end, so that later it has nothing more to say of the bill.
 WORD_S = 7200.0
+#: What the journal has of all clouds together: whether one has ever answered; False: none within `WORD_S`.
+ANSWERS = "clouds"
 
 #: Of several machines the first of these decides how the whole stands: without one of them its gang is lost.
 WORST_FIRST = (Presence.ENDED, Presence.STOPPED, Presence.ENDING, Presence.ABSENT, Presence.RUNNING)
@@ -34,13 +39,12 @@ WORST_FIRST = (Presence.ENDED, Presence.STOPPED, Presence.ENDING, Presence.ABSEN
 class CloudObserver:
     """Asks clouds for the instances of one controller."""
 
-    def __init__(self, context: SkyContext, *, has_answered: bool = False) -> None:
-        """`has_answered`: a cloud has described a machine that is in the journal."""
+    def __init__(self, context: SkyContext) -> None:
         self._context = context
         self._clouds = context.clouds
         self._begun_at = context.clock.wall()
-        #: A cloud has answered, so an error is a passing one; since when, wall s, there are only errors.
-        self._has_answered = has_answered
+        #: As journaled; None: not known yet. Since when, wall s, there are only errors.
+        self._answers: bool | None = (context.journal.get(ANSWERS) or {}).get("answers")
         self._silent_since: float | None = None
 
     async def identify(self, machine: RentedMachine, status: ClusterStatus) -> None:
@@ -93,8 +97,7 @@ class CloudObserver:
         """All instances that this intent made, also terminated ones, found by our labels if need be.
 
         Raises:
-            SkyError: a cloud that has answered before does not answer now, and either has not for less than
-                `WORD_S`, or the machine may live until somebody ends it.
+            SkyError: its cloud is waited for (`_is_waited_for`).
         """
         try:
             if machine.entry.instances:
@@ -103,7 +106,7 @@ class CloudObserver:
         except ValueError:  # not an offer: it was not launched by us
             return []
         except SkyError as error:
-            if self._has_answered and (self._silent_s() < WORD_S or self._may_live(machine)):
+            if self._is_waited_for(machine, error):
                 raise
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return []
@@ -118,18 +121,44 @@ class CloudObserver:
 
     async def _search(self, machine: RentedMachine) -> list[Observation]:
         """What its cloud finds by the labels of an intent."""
-        place = OfferName.parse(machine.entry.offer)
-        provider, _, rest = place.infra.partition("/")
-        labels = self._context.naming.intent(machine.id)
-        found = await self._clouds.search(provider, rest.partition("/")[0], labels)
+        found = await self._labelled(machine)
         self._note_answer()
-        # The labels may stem from an earlier database; an instance is not older than its intent.
-        mine = [one for one in found or () if self._is_of(machine, one)]
-        machine.book(mine)
-        return mine
+        machine.book(found)
+        return found
+
+    async def _labelled(self, machine: RentedMachine) -> list[Observation]:
+        """The instances with the labels of an intent."""
+        place, entry = OfferName.parse(machine.entry.offer), machine.entry
+        provider, _, rest = place.infra.partition("/")
+        labels = self._context.naming.intent(machine.id, entry.asked_at if entry.dated else None)
+        found = await self._clouds.search(provider, rest.partition("/")[0], labels) or []
+        # Undated labels may stem from an earlier database; an instance is not older than its intent.
+        return [one for one in found if entry.dated or self._is_of(machine, one)]
+
+    def _is_waited_for(self, machine: RentedMachine, error: SkyError) -> bool:
+        """Whether a cloud that does not answer now is asked again.
+
+        It is for `WORD_S`, and where it has answered before also while a machine may live of which nobody
+        else can tell. It is not where it has never answered, and refuses or was waited for in vain before.
+        """
+        if self._answers is None:
+            if isinstance(error, CloudRefusesError):
+                return False
+            if self._silent_s() >= WORD_S:
+                self._note_answers(False)
+        return self._answers is not False and (
+            self._silent_s() < WORD_S or (self._answers is True and self._may_live(machine))
+        )
 
     def _note_answer(self) -> None:
-        self._has_answered, self._silent_since = True, None
+        self._silent_since = None
+        if not self._answers:
+            self._note_answers(True)
+
+    def _note_answers(self, answers: bool) -> None:
+        self._answers = answers
+        with suppress(OSError):  # a full disk changes nothing in this process
+            self._context.journal.put(ANSWERS, {"key": ANSWERS, "answers": answers})
 
     def _silent_s(self) -> float:
         """For how long clouds have answered nothing, wall seconds; one has just not answered."""
@@ -143,12 +172,8 @@ class CloudObserver:
         Raises:
             SkyError: the cloud does not answer.
         """
-        place = OfferName.parse(machine.entry.offer)
-        provider, _, rest = place.infra.partition("/")
-        labels = self._context.naming.intent(machine.id)
-        found = await self._clouds.search(provider, rest.partition("/")[0], labels)
-        running = [one for one in found or () if one.presence is Presence.RUNNING and one.address]
-        return [one.address for one in running if self._is_of(machine, one)]
+        found = await self._labelled(machine)
+        return [one.address for one in found if one.presence is Presence.RUNNING and one.address]
 
     def _is_of(self, machine: RentedMachine, seen: Observation) -> bool:
         if seen.launched_at is None:
