@@ -44,6 +44,8 @@ TWICE = (RunStarted, RunEnded, InstanceReady, InstanceGone, InstanceFailed)
 UNDONE_BY = {"start": "stop", "launch": "terminate"}
 #: Failures after which a run is broken off.
 HOPELESS = 3
+#: Bytes of the header of SQLite's write-ahead log, and of a frame of it: a page with its own header.
+WAL_HEADER, WAL_FRAME = 32, 24 + 4096
 #: Errors of SQLite by fault.
 DISK = {
     "disk-full": "database or disk is full",
@@ -160,6 +162,29 @@ class SchedulerProcess:
             store._readers.dispose()
             store._engine.dispose()
         self._graves += stores
+
+    def lose_power(self, others: Sequence[Store]) -> bool:
+        """The machine is off in the middle of a write: what was synced is there, and half of a page after it.
+
+        `others` have the store open, too. Whether there was anything to tear.
+        """
+        database = self.home.database
+        log = database.with_name(f"{database.name}-wal")
+        synced = {path: path.read_bytes() for path in (database, log) if path.exists()}
+        self.kill()
+        for store in others:
+            store._readers.dispose()
+            store._engine.dispose()
+        if (
+            log.exists() or len(synced.get(log, b"")) <= WAL_HEADER
+        ):  # somebody still has it open, or it is empty
+            return False
+        page = synced[log][-WAL_FRAME:]
+        for path, body in synced.items():
+            path.write_bytes(body)
+        with log.open("ab") as torn:
+            torn.write(page[: WAL_FRAME // 2] + bytes(WAL_FRAME // 2))
+        return True
 
     def may_die(self, fault: str, subject: str = "") -> None:
         """Die here, if that is drawn.

@@ -71,6 +71,11 @@ class Users:
         self._ways = Random(f"{seed}/ways")
         self.over_http = 0
 
+    @property
+    def stores(self) -> list[Store]:
+        """The stores that they have open."""
+        return [] if self._store is None else [self._store]
+
     async def submit(self, store: Store) -> None:
         """All the jobs, some of them in bursts."""
         self._store = store

@@ -53,9 +53,9 @@ class Weather:
 
     def __init__(self, seed: int, only: Collection[str] | None, now: Callable[[], float]) -> None:
         """`only`: these faults are on; None draws which."""
-        draw = Random(f"{seed}/weather")
-        share = draw.uniform(*ON) if seed % FAIR else 0.0
-        drawn = {name for name in sorted(FAULTS) if draw.random() < share}
+        share = Random(f"{seed}/weather").uniform(*ON) if seed % FAIR else 0.0
+        # Each by itself, so that a new fault changes nothing of the others.
+        drawn = {name for name in FAULTS if Random(f"{seed}/weather/{name}").random() < share}
         self.on = drawn if only is None else set(only) & FAULTS.keys()
         self._draws = {name: Random(f"{seed}/{name}") for name in FAULTS}
         self._now = now

@@ -33,6 +33,12 @@ async def killed(storm: Storm) -> bool:
     return True
 
 
+@every("power-lost", 6.0, "the machine loses its power in the middle of a write: a page of the store is torn")
+async def power_lost(storm: Storm) -> bool:
+    """What was acknowledged is on the disk."""
+    return storm.process.is_up and storm.process.lose_power(storm.users.stores)
+
+
 @every("killed-in-a-row", 8.0, "the scheduler is killed again and again, seconds after its start")
 async def killed_in_a_row(storm: Storm) -> bool:
     """As on a machine that runs out of memory."""
