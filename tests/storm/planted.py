@@ -227,8 +227,8 @@ PLANTED = {
     ),
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
-        f"{_SKY}.machines.observer:CloudObserver.instances_of",
-        " or self._may_live(machine)",
+        f"{_SKY}.machines.observer:CloudObserver._is_waited_for",
+        " or (self._answers is True and self._may_live(machine))",
         "",
         (5, 15, 0.15, ("all-dark",)),
     ),
