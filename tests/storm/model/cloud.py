@@ -72,6 +72,8 @@ class ModelCloud(FakeSky):
         self.dark: list[tuple[float, float]] = []
         #: Tasks whose begin is marked, and whose end is.
         self._begun: set[str] = set()
+        #: Machines that have ended, and whose tasks' ends are marked.
+        self._settled: set[str] = set()
 
     def falls_silent(self) -> None:
         """Its own API answers nothing from now on."""
@@ -180,8 +182,11 @@ class ModelCloud(FakeSky):
 
     def settle(self) -> None:
         """Mark what began and ended by now."""
+        now = wall()
         for vm in self.vms:
-            until = min(at for at in (wall(), vm.ended_at, vm.stopped_at) if at is not None)
+            if vm.id in self._settled:
+                continue
+            until = min(at for at in (now, vm.ended_at, vm.stopped_at) if at is not None)
             if vm.ended_at is None and vm.stopped_at is None:
                 vm.settle(until)
                 until = vm.ended_at or vm.stopped_at or until
@@ -202,6 +207,8 @@ class ModelCloud(FakeSky):
                 elif dead:
                     self.marks.ends(key, until, None)
                     task.exit = exit_of(None, "its machine", until)  # its lease means nothing any more
+            if vm.ended_at is not None:
+                self._settled.add(vm.id)
 
 
 class ModelLine(Line):
