@@ -103,5 +103,6 @@ def _directory(package: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    """The first line of an error."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """The first line of an error; where that only announces what the server raised, with its last one."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]

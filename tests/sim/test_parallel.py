@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sim.errors import SimulationError
-from sim.on_ray import check_address
+from sim.on_ray import _line, check_address
 from sim.parallel import in_parallel
 from sim.sweep import parse_axis, sweep
 from tests.sim.ray_cluster import two_nodes
@@ -55,6 +55,13 @@ def test_an_address_is_that_of_a_client_port() -> None:
     for wrong in ("head:10001", "ray://head", "ray://:10001", "http://head:10001", "ray://head:x"):
         with pytest.raises(SimulationError, match="write ray://HOST:PORT"):
             check_address("--on", wrong)
+
+
+def test_of_a_long_error_the_line_that_says_something_is_told() -> None:
+    assert _line(RuntimeError("it broke\n  at a line")) == "it broke"
+    told = "Initialization failure from server:\nTraceback:\n  File x\nTimeoutError: no agent\n"
+    assert _line(RuntimeError(told)) == "Initialization failure from server: TimeoutError: no agent"
+    assert _line(ConnectionError()) == "ConnectionError"
 
 
 @pytest.mark.ray
