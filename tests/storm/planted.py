@@ -160,6 +160,7 @@ PLANTED = {
         "starburst.app.daemon.reaper:ReapRules.fate",
         "return Fate.CLAIMED",
         "return Fate.UNCLAIMED",
+        (204, 20, 0.1, ()),
     ),
     "actions-not-stored": Planted(
         "a step is stored without its actions",
