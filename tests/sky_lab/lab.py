@@ -22,8 +22,10 @@ from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.offers import OfferFilter, cached, catalog_offers
 from starburst.clouds.sky.runs.inputs import RunInputs
+from starburst.clouds.sky.runs.whereabouts import login_of
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, OffersChanged
@@ -36,6 +38,7 @@ from starburst.runs.ports import Run
 from tests.references import SHARED
 
 SCRIPT = SHARED / "skylab" / "skylab"
+OWNER = "starburst-tests"
 TYPES = frozenset({"p3.8xlarge", "c7i.xlarge"})
 
 E = TypeVar("E", bound=Event)
@@ -112,7 +115,7 @@ class Life:
     def __post_init__(self) -> None:
         self._transport = SshTransport(self.home / "ssh")
         settings = SkySettings(
-            owner="starburst-tests",
+            owner=OWNER,
             controller=self.controller,
             logs=self.home / "runs",
             checkpoints=self.home / "checkpoints",
@@ -170,6 +173,15 @@ class Life:
             assert time.monotonic() < end, f"{job} has not written {what!r}: {text!r} {self.events}"
             await asyncio.sleep(0.05)
         return text
+
+    async def beside(self, job: str, *command: str) -> tuple[int, str]:
+        """Exit code and output of a command beside the task of a job, as `starburst exec` runs it."""
+        found = login_of(FileJournal(self.home / "notes"), Naming(OWNER, self.controller), job, 1, 0)
+        argv = await self._transport.enter(found.node, found.access, found.task, command)
+        done = await asyncio.to_thread(
+            subprocess.run, argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+        )
+        return done.returncode, done.stdout + done.stderr
 
     def host(self, instance_id: str) -> str:
         """The address of a machine that is ready."""

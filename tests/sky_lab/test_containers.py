@@ -163,6 +163,8 @@ async def apart(life: Life) -> None:
     await life.cloud.start(boxed("hostile", "i-1", HOSTILE))
     assert (await life.heard(RunEnded, of("hostile"))).exit_code == 0
     assert await life.written("hostile", "over\n") == "over\n"
+    beside = 'echo "$TOKEN"; [ -e /home/ubuntu ] && echo "not in the container"; exit 7'
+    assert await life.beside("neighbour", "sh", "-c", beside) == (7, "neighbours-token\n")
     for name in ("neighbour", "a", "b"):
         assert not [event for event in life.events if isinstance(event, RunEnded) and event.job_id == name]
         await life.cloud.stop(name, 1, 0.0)

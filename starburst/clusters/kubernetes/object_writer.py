@@ -220,6 +220,7 @@ class ObjectWriter:
             # Deleted between the read and the patch: what is left of the run are its pods.
             await self._end_strays(api, namespace, key, active, grace_s)
             return
+        self._registry.ending(key, view.uid, marks.get(names.STOPPING) or view.annotations[names.STOPPING])
         if not adopted:
             await api.delete(JOBS, namespace, name, uid=view.uid, propagation="Foreground")
         if isinstance(view, PodView):

@@ -67,6 +67,26 @@ def test_what_was_only_half_stopped_when_the_server_went_away_is_stopped_later(t
     play(tmp_path, act)
 
 
+def test_a_run_that_was_stopped_while_no_watch_heard_of_it_is_not_taken_for_cancelled(tmp_path: Path) -> None:
+    """Its Job is missing in the next list, and its mark was never seen."""
+
+    async def act(scene: Scene) -> None:
+        scene.submit(args=("500", "0"))
+        await scene.start("a", "n0")
+        await scene.until(scene.running)
+        scene.world.fail("WATCH", times=10**6, status=500)
+        scene.world.cut_watches()
+        await scene.pass_time(1)
+        await scene.cluster.stop("a", 1, 5.0)
+        await scene.until(lambda: not scene.jobs())
+        scene.world.forget()
+        scene.world.heal()
+        await scene.until(lambda: scene.ends)
+        assert (scene.ends, scene.cancels) == ([("a", 1, "stopped")], [])
+
+    play(tmp_path, act)
+
+
 def test_a_restart_that_takes_long_to_hear_of_all_pods_takes_no_run_back_for_want_of_them(
     tmp_path: Path,
 ) -> None:

@@ -53,6 +53,8 @@ class RunObject:
     #: Why a bare Pod was deleted, if not by Starburst: by its user "", else the cluster's reason; None while
     #: that is not known.
     taken: str | None = None
+    #: The mark that was written into its object when Starburst began to end it: a watch may miss it.
+    written: str = ""
 
     @property
     def active(self) -> list[PodView]:
@@ -62,13 +64,22 @@ class RunObject:
     @property
     def stopping(self) -> RunEnd | None:
         """What the end will count as, if Starburst is ending the run; else None."""
-        attempt, _, rest = self.view.annotations.get(names.STOPPING, "").partition(" ")
-        return _ENDS.get(rest.partition(" ")[0]) if attempt == str(self.key[1]) else None
+        return _ENDS.get(self._stopping_words[0])
 
     @property
     def stopping_why(self) -> str:
         """The message that was written when Starburst began to end the run."""
-        return self.view.annotations.get(names.STOPPING, "").partition(" ")[2].partition(" ")[2]
+        return self._stopping_words[1]
+
+    @property
+    def _stopping_words(self) -> tuple[str, str]:
+        """How the end will count, and why, by the mark of this run."""
+        for mark in (self.view.annotations.get(names.STOPPING, ""), self.written):
+            attempt, _, rest = mark.partition(" ")
+            if attempt == str(self.key[1]):
+                how, _, why = rest.partition(" ")
+                return how, why
+        return "", ""
 
     @property
     def adopted(self) -> bool:
@@ -322,6 +333,12 @@ class RunRegistry:
                 self._forget(unit)
         self._news.clear()
         return events
+
+    def ending(self, key: RunKey, uid: str, mark: str) -> None:
+        """The object of a run has this mark now, and its deletion is not its user's."""
+        unit = self._units.get(key)
+        if unit is not None and unit.view.uid == uid:
+            unit.written = mark
 
     def taken(self, pod: PodView, why: str) -> None:
         """A bare Pod that is being deleted was taken by the cluster; `why` "": by its user."""
