@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from sqlalchemy import Connection, Engine, column, create_engine, inspect, select, table
+from sqlalchemy import Connection, Engine, column, create_engine, event, inspect, select, table
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
@@ -137,6 +137,12 @@ def is_postgres(url: str) -> bool:
         return make_url(url).drivername in POSTGRES
     except (ArgumentError, ValueError):
         return False
+
+
+def dispose(engine: Engine) -> None:
+    """Close all connections; one that another thread still uses is closed when it is given back."""
+    event.listen(engine.pool, "checkin", lambda connection, _record: connection.close())
+    engine.dispose()
 
 
 def migrate(engine: Engine) -> None:

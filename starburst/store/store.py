@@ -36,7 +36,7 @@ from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission
 from starburst.domain.node import Node
 from starburst.store import codec, counters, rows, submissions
 from starburst.store.databases.sqlite import path_of
-from starburst.store.engine import open_engine, readers, took_effect, watch
+from starburst.store.engine import dispose, open_engine, readers, took_effect, watch
 from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, history, instances, jobs, requests
@@ -111,8 +111,8 @@ class Store:
         """Close the database, once the calls handed to `in_order` are done."""
         self._thread.close()
         self._watch.close()
-        self._readers.dispose()
-        self._engine.dispose()
+        dispose(self._readers)
+        dispose(self._engine)
 
     def __enter__(self) -> Store:
         return self

@@ -62,8 +62,10 @@ DATA = {
     Reference("ConfigMap", "default", "settings"): {"a": "lr: 1\n", "b": "not asked for"},
 }
 LINES = 2_500_000
-#: A metadata service, as clouds have one at this address; and the controller that Ubuntu 20.04 mounts, too.
+#: A metadata service, as clouds have one at this address; and the hierarchies that Ubuntu 20.04 mounts, too:
+#: without that of systemd `docker exec` enters no container of this laboratory.
 METADATA = """
+mkdir -p /sys/fs/cgroup/systemd && mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd
 mkdir /sys/fs/cgroup/net_cls && mount -t cgroup -o net_cls cgroup /sys/fs/cgroup/net_cls
 mkdir -p /tmp/metadata && echo credentials >/tmp/metadata/role && cd /tmp/metadata
 ip addr add 169.254.169.254/32 dev lo
@@ -164,7 +166,8 @@ async def apart(life: Life) -> None:
     assert (await life.heard(RunEnded, of("hostile"))).exit_code == 0
     assert await life.written("hostile", "over\n") == "over\n"
     beside = 'echo "$TOKEN"; [ -e /home/ubuntu ] && echo "not in the container"; exit 7'
-    assert await life.beside("neighbour", "sh", "-c", beside) == (7, "neighbours-token\n")
+    told = await life.beside("neighbour", "sh", "-c", beside)
+    assert told == (7, "neighbours-token\n"), told
     for name in ("neighbour", "a", "b"):
         assert not [event for event in life.events if isinstance(event, RunEnded) and event.job_id == name]
         await life.cloud.stop(name, 1, 0.0)

@@ -185,3 +185,15 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     ) as error:
         Store.open("postgres://ada:secret@db/jobs")
     assert "secret" not in str(error.value)
+
+
+def test_a_connection_that_is_in_use_when_its_store_is_closed_ends_with_its_use(path: Path) -> None:
+    """As when a call in a thread outlives the task that awaited it."""
+    store = Store.open(path)
+    with store.read() as conn:
+        driver = conn.connection.dbapi_connection
+        assert driver is not None
+        store.close()
+        assert driver.cursor().execute("SELECT 1").fetchone()[0] == 1
+    with pytest.raises(Exception, match="closed"):
+        driver.cursor().execute("SELECT 1")

@@ -77,7 +77,7 @@ def test_a_machine_of_an_older_starburst_is_given_its_switch(tmp_path: Path) -> 
         async with Life(sky, tmp_path / "home") as first:
             await ready(first)
         sky.vms[0].switch_s, sky.vms[0].kept = None, False
-        (path,) = (tmp_path / "home" / "notes").glob("*.json")
+        (path,) = (tmp_path / "home" / "notes").glob("machine*.json")
         noted = json.loads(path.read_text())
         new = ("asked", "access", "at", "armed", "forgotten", "down", "taken_down", "down_at", "halted_at")
         path.write_text(json.dumps({key: value for key, value in noted.items() if key not in new}))

@@ -23,7 +23,7 @@ from translator.errors import ManifestErrors
 from translator.intake.rules import EMBEDDED, IntakeRules
 from translator.intake.texts import read_manifests
 from translator.kinds.conversion import command_manifest, converted
-from translator.kinds.local_files import WantedPath
+from translator.kinds.local_files import MadeFiles, WantedPath
 from translator.kinds.overrides import NONE, Overrides
 from translator.manifests.documents import chunks, load
 from translator.manifests.live_object import read_object
@@ -55,8 +55,8 @@ class Laptop:
     environ: dict[str, str] = field(default_factory=lambda: {"TOKEN": "t"})
     directory: str = "/project"
 
-    def packed(self, wanted: Sequence[WantedPath]) -> bytes:
-        return repr(wanted).encode()
+    def packed(self, wanted: Sequence[WantedPath], made: Sequence[MadeFiles] = ()) -> bytes:
+        return repr((wanted, made)).encode()
 
 
 def _to_server(text: str, draw: random.Random) -> None:

@@ -27,7 +27,7 @@ from translator.intake.rules import IntakeRules
 from translator.intake.texts import read_firsts
 from translator.kinds.conversion import converted
 from translator.kinds.kind_fidelity import KindReading
-from translator.kinds.local_files import WantedPath
+from translator.kinds.local_files import MadeFiles, WantedPath
 from translator.kinds.overrides import NONE
 from translator.tasks.skypilot import to_skypilot
 
@@ -57,7 +57,7 @@ HARMLESS = re.compile(
 class Packed(Elsewhere):
     """A submitting machine that has every file."""
 
-    def packed(self, wanted: Sequence[WantedPath]) -> bytes:
+    def packed(self, wanted: Sequence[WantedPath], made: Sequence[MadeFiles] = ()) -> bytes:
         return repr(wanted).encode()
 
 
