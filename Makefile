@@ -25,7 +25,7 @@ test: $(VENV)/.dev  ## all tests
 	$(IN_MEMORY) PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 volume: $(VENV)/.dev  ## more of some of them: the scheduler killed at 50 moments, crashed at every point; whole traces
-	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal -m "volume and not postgres" tests/app tests/sim $(ARGS)
+	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal -m "volume and not postgres" tests/app tests/sim tests/store $(ARGS)
 
 pythons: $(VENV)/.dev  ## the fast part of the tests on the oldest and the newest Python of this machine; ARGS=--all for each
 	$(BIN)/python -m tests.pythons $(ARGS)

@@ -13,7 +13,7 @@ from tests.volume import part_in_volume
 RUNS = 50
 AT_ONCE = 5
 #: `make test` runs so many batches, `make volume` the others.
-USUAL = 2
+USUAL = 1
 
 pytestmark = pytest.mark.processes
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ sim_jobs = st.builds(
     arrival_s=times,
     duration_s=runtimes,
 )
+worlds = st.lists(sim_jobs, min_size=4, max_size=12)
 policies = st.builds(
     Settings,
     waiting=st.sampled_from(["compute", "constant"]),
@@ -98,11 +100,22 @@ def assert_same(heir: Scheduler, live: Scheduler) -> None:
     validate(heir.state)
 
 
-@settings(max_examples=15, deadline=None)
-@given(policies, st.lists(sim_jobs, min_size=4, max_size=12), st.data())
+@settings(max_examples=8, deadline=None)
+@given(policies, worlds, st.data())
 def test_a_scheduler_restored_after_any_step_equals_the_live_one(
     policy: Settings, drawn: list[SimJob], data: st.DataObject
 ) -> None:
+    _live_and_restored(policy, drawn, data)
+
+
+@pytest.mark.volume
+@settings(max_examples=40, deadline=None)
+@given(policies, worlds, st.data())
+def test_it_does_in_more_worlds(policy: Settings, drawn: list[SimJob], data: st.DataObject) -> None:
+    _live_and_restored(policy, drawn, data)
+
+
+def _live_and_restored(policy: Settings, drawn: list[SimJob], data: st.DataObject) -> None:
     jobs = [replace(item, job=replace(item.job, id=f"j{n}")) for n, item in enumerate(drawn)]
     live = Scheduler(policy)
 
