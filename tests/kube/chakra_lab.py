@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,18 @@ PATIENCE_S = 30.0
 GPU = "nvidia.com/gpu"
 
 
-async def make_node(api: Api, name: str, *, labels: Mapping[str, str] | None = None, **amounts: Any) -> None:
-    """A Ready node without a kubelet; `gpus`, `cpu`, `memory` and `pods` are what it has."""
+async def make_node(
+    api: Api,
+    name: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Object] = (),
+    **amounts: Any,
+) -> None:
+    """A Ready node without a kubelet; `gpus`, `cpu`, `memory` and `pods` are what it has.
+
+    At no time has it none of its taints: until then it is "not-ready", by an admission plugin.
+    """
     has = {
         "cpu": str(amounts.get("cpu", 96)),
         "memory": str(amounts.get("memory", "768Gi")),
@@ -31,7 +41,7 @@ async def make_node(api: Api, name: str, *, labels: Mapping[str, str] | None = N
     }
     await api.create(NODES, "", {"metadata": {"name": name, "labels": dict(labels or {})}})
     await set_ready(api, name, True, has)
-    await api.patch(NODES, "", name, {"spec": {"taints": None}})  # "not-ready", by an admission plugin
+    await api.patch(NODES, "", name, {"spec": {"taints": list(taints) or None}})
 
 
 async def set_ready(api: Api, name: str, ready: bool, has: Mapping[str, str] | None = None) -> None:

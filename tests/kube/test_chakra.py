@@ -119,10 +119,9 @@ def test_what_fits_nowhere_says_why_until_it_fits(story: Story) -> None:
     async def what(api: Api) -> None:
         for number in range(2):
             await make_node(api, f"small{number}", gpus=1)
+        taints = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
         for number in range(3):
-            await make_node(api, f"tainted{number}")
-            taints = [{"key": "team", "value": "ml", "effect": "NoSchedule"}]
-            await api.patch(NODES, "", f"tainted{number}", {"spec": {"taints": taints}})
+            await make_node(api, f"tainted{number}", taints=taints)
         await create(api, pod("big", gpus=2))
         why = (
             "0/5 nodes are available: 2 Insufficient nvidia.com/gpu, "
