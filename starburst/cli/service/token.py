@@ -36,7 +36,7 @@ NAME = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 def create(  # noqa: PLR0917 - each is an option
     name: Annotated[str, typer.Argument(help="What it is called; jobs it submits are this user's.")],
     role: Annotated[
-        Role, typer.Option("--role", help="viewer looks, submitter also runs jobs, admin rules over all.")
+        Role, typer.Option("--role", help="viewer reads, submitter also runs jobs, admin may do everything.")
     ] = Role.VIEWER,
     queues: Annotated[
         list[str] | None, typer.Option("--queue", help="For jobs of this queue only; may be repeated.")

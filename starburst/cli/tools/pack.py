@@ -77,7 +77,7 @@ def pack(
         Path, typer.Option(metavar="TYPES", help="CSV: name, family, gpu, cpu, ram_gb, usd_per_hour.")
     ],
     packer: Annotated[
-        str, typer.Option(metavar="|".join(dict.fromkeys((OPTIMAL, *PACKERS))), help="Who decides.")
+        str, typer.Option(metavar="|".join(dict.fromkeys((OPTIMAL, *PACKERS))), help="Policy that packs.")
     ] = OPTIMAL,
     throughput: Annotated[
         Path | None, typer.Option(metavar="F", help="CSV: workload, colocated_with, throughput.")

@@ -72,7 +72,7 @@ class PackedOptions:
 
     packer: Annotated[
         str | None,
-        typer.Option(metavar="|".join(PACKERS), help="Jobs share rented machines; who packs them."),
+        typer.Option(metavar="|".join(PACKERS), help="Policy that packs jobs onto shared rented machines."),
     ] = None
     catalog: Annotated[Path | None, typer.Option(metavar="CSV", help="Packed: what can be rented.")] = None
     workloads: Annotated[

@@ -31,13 +31,13 @@ class SpecOptions:
     nodes: Annotated[int, typer.Option(help="Nodes of the cluster; 0 only with --packer.")] = DEFAULT.nodes
     gpus_per_node: Annotated[int, typer.Option(help="GPUs of a node.")] = DEFAULT.gpus_per_node
     cpus_per_node: Annotated[float, typer.Option(help="CPUs of a node.")] = DEFAULT.cpus_per_node
-    waiting: Annotated[str, typer.Option(metavar=one_of("waiting"), help="Who waits how long.")] = (
+    waiting: Annotated[str, typer.Option(metavar=one_of("waiting"), help="Policy by which jobs wait.")] = (
         DEFAULT.waiting
     )
     factor: Annotated[float | None, typer.Option(metavar="K", help="The policy's factor; hours.")] = None
     budget: Annotated[
         float | None,
-        typer.Option(metavar="P", help="Or what it follows from: how much longer, percent [25]."),
+        typer.Option(metavar="P", help="Budget P, from which the factor follows; percent [25]."),
     ] = None
     budget_mode: Annotated[
         str,
@@ -63,7 +63,7 @@ class SpecOptions:
         typer.Option(metavar="X", help="No job waits so long that it takes X times its estimated run time."),
     ] = None
     order: Annotated[
-        str, typer.Option(metavar=one_of("order"), help="Of the queue; a discipline also places.")
+        str, typer.Option(metavar=one_of("order"), help="Order of the queue; disciplines also place.")
     ] = DEFAULT.order
     out_of_order: Annotated[bool, typer.Option("--out-of-order", help="Skip jobs that do not fit.")] = False
     backfill: Annotated[bool, typer.Option("--backfill", help="Skip them if that delays none (EASY).")] = (
@@ -73,7 +73,9 @@ class SpecOptions:
         str,
         typer.Option(metavar=one_of("backfill_rule"), help="Lifka's, or the published simulator's."),
     ] = DEFAULT.backfill_rule
-    binpack: Annotated[str, typer.Option(metavar=one_of("binpack"), help="Which node.")] = DEFAULT.binpack
+    binpack: Annotated[
+        str, typer.Option(metavar=one_of("binpack"), help="Rule by which a node is chosen.")
+    ] = DEFAULT.binpack
     queue_cap: Annotated[int | None, typer.Option(metavar="Q", help="Longest queue; the last leaves.")] = None
     warmup: Annotated[int, typer.Option(metavar="N", help="Jobs at both ends that run but do not count.")] = (
         DEFAULT.warmup
@@ -142,7 +144,7 @@ class SimulateOptions:
     jobs: JobsArgument = None
     history: HistoryOption = False
     cluster: SpecOptions = field(default_factory=SpecOptions)
-    engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="What computes it.")] = "auto"
+    engine: Annotated[str, typer.Option(metavar="|".join(ENGINES), help="Engine of the simulation.")] = "auto"
     outcomes: Annotated[Path | None, typer.Option(metavar="CSV", help="Write every job's story here.")] = None
     bound: Annotated[
         bool, typer.Option("--bound", help="How far from the best possible bill at the same delay.")
