@@ -207,4 +207,4 @@ def machines(hybrid: Live) -> dict[str, InstanceRecord]:
 def tag(hybrid: Live) -> str:
     """What this store's machines are labelled with."""
     with hybrid.store() as store:
-        return dict(Naming(OWNER, str(store.fact("controller"))).labels("any", 0))[CONTROLLER]
+        return dict(Naming(OWNER, str(store.fact("controller"))).labels("any", 0.0, 0.0))[CONTROLLER]
