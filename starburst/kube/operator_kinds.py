@@ -96,6 +96,10 @@ def resource_named(kind: str) -> Resource:
     return _RESOURCES[kind]
 
 
+async def _may_read(api: Api, kind: OperatorKind, namespace: str) -> bool:
+    return all([await may(api, one, namespace) for one in _reading(kind)])
+
+
 async def kinds_served(api: Api, namespace: str) -> list[OperatorKind]:
     """The kinds that the server has and whose objects the account may list there, in all namespaces for "".
 
@@ -106,7 +110,7 @@ async def kinds_served(api: Api, namespace: str) -> list[OperatorKind]:
         versions = {each["groupVersion"] for group in groups for each in group["versions"]}
         plurals = {each: await _plurals(api, each) for each in _VERSIONS & versions}
         served = [each for each in KINDS if _is_among(each.resource, plurals)]
-        return [each for each in served if all([await may(api, one, namespace) for one in _reading(each)])]
+        return [each for each in served if await _may_read(api, each, namespace)]
     except (ApiError, ApiUnreachableError) as error:
         log.warning("kinds-unknown", error=str(error))
         return []
