@@ -21,6 +21,7 @@ class Bench(BaseClient):
 
     def __init__(self, where: Path) -> None:
         self._where, self._sleep = where, time.sleep
+        self._pythons = Path(sys.executable).parent
         self.rows: dict[str, JsonRow] = {}
         self.texts: dict[str, str] = {}
         self.submitted: list[Any] = []
@@ -33,7 +34,7 @@ class Bench(BaseClient):
         self.submitted.append(item)
         where = self._where / item.job.id
         where.mkdir()
-        ended = run(item, where, PATH=f"{Path(sys.executable).parent}:/usr/bin:/bin")
+        ended = run(item, where, PATH=f"{self._pythons}:/usr/bin:/bin")
         phase = "failed" if ended.returncode else "succeeded"
         self.texts[item.job.id] = ended.stdout + ended.stderr
         row = {
