@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from starburst.app.config.home import Home
 from starburst.app.directories.ignored import IgnoreFile, is_ignored, read_patterns
 from starburst.app.errors import UserError
 from translator.kinds.local_files import MadeFiles, WantedPath
@@ -85,13 +86,19 @@ class _Content:
             raise UserError(f"{error.filename or wanted.path}: cannot be read ({error.strerror})") from None
 
     def _add_directory(self, root: Path, wanted: WantedPath) -> None:
-        if root in (Path.home().resolve(), Path("/")):
+        state = Home.default().root.resolve()  # has tokens and the files of other jobs
+        if root in (Path.home().resolve(), Path("/"), state):
             raise UserError(
-                f"{wanted.path}: is the whole of your home or of the disk, which does not go along; change "
-                f"to the directory of the job, or give {self.no_directory}"
+                f"{wanted.path}: is the whole of your home, of Starburst's or of the disk, which does not go "
+                f"along; change to the directory of the job, or give {self.no_directory}"
             )
-        for entry, below in _walk(root, wanted.ignore_files):
-            self._take(Path(entry.path), f"{wanted.target}/{below}", entry.stat(follow_symlinks=False))
+        for entry, below in _walk(root, wanted.ignore_files, leave_out=state):
+            try:
+                found = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                self._vanished(entry.path)
+                continue
+            self._take(Path(entry.path), f"{wanted.target}/{below}", found)
             if entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root):
                 self.notes.append(
                     f"{below} is a link that leads out of {wanted.path}; what it names stays here"
@@ -106,6 +113,10 @@ class _Content:
         self.size += size
         if self.size > MAX_BYTES or len(self.entries) > MAX_ENTRIES:
             raise self.too_large(f"more than {MAX_BYTES >> 20} MiB or {MAX_ENTRIES} files")
+
+    def _vanished(self, path: str | Path) -> None:
+        """Note a file that another program removed or renamed since its directory was listed."""
+        self.notes.append(f"{path} was removed meanwhile; left out")
 
     def too_large(self, size: str) -> UserError:
         """The error that says what is large, and what to do."""
@@ -126,9 +137,13 @@ class _Content:
             gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped,
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for path, name, _ in self.entries:
+            listed, self.entries = self.entries, []
+            for path, name, size in listed:
                 try:
-                    tar.add(path, name, recursive=False, filter=_anonymous)
+                    _pack(tar, path, name)
+                    self.entries.append((path, name, size))
+                except FileNotFoundError:
+                    self._vanished(path)
                 except OSError as error:
                     raise UserError(f"{path}: cannot be read ({error.strerror})") from None
             for made in self.made:
@@ -143,28 +158,39 @@ def _files(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
 
 
-def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _pack(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add one entry without its owner; a file as long as it is when it is read, for it may be written to."""
+    entry = tar.gettarinfo(path, name)
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     entry.mtime = int(entry.mtime)
-    return entry
+    content = path.read_bytes() if entry.isreg() else b""
+    entry.size = len(content)
+    tar.addfile(entry, io.BytesIO(content))
 
 
-def _walk(root: Path, names: Sequence[str]) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """What lies in a directory and is not ignored, in order, each with its path below the root."""
+def _walk(root: Path, names: Sequence[str], *, leave_out: Path) -> Iterator[tuple[os.DirEntry[str], str]]:
+    """What lies in a directory and is not ignored, in order, each with its path below the root.
+
+    A directory that was removed since its parent was listed is empty.
+    """
     if _SKYIGNORE in names and (root / _SKYIGNORE).exists():  # as sky launch has it
         names = [name for name in names if name != _GITIGNORE]
     waiting = [("", _above(root, names))]
     while waiting:
         below, files = waiting.pop()
         here = root / below
-        files = [*files, *_files_of(here, below, names)]
-        with os.scandir(here) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
+        try:
+            files = [*files, *_files_of(here, below, names)]
+            with os.scandir(here) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except FileNotFoundError:
+            continue
         for entry in entries:
             path = f"{below}{entry.name}"
             is_directory = entry.is_dir(follow_symlinks=False)
-            if entry.name in _NEVER or is_ignored(path, files, is_directory=is_directory):
+            never = entry.name in _NEVER or entry.path == str(leave_out)
+            if never or is_ignored(path, files, is_directory=is_directory):
                 continue
             yield entry, path
             if is_directory:

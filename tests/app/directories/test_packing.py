@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -88,8 +89,46 @@ def test_a_huge_directory_is_not_read_to_its_end(tmp_path: Path, monkeypatch: py
 def test_a_home_never_goes_along_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     make(tmp_path, ".ssh/id")
-    with pytest.raises(UserError, match="is the whole of your home or of the disk"):
+    with pytest.raises(UserError, match="is the whole of your home, of Starburst's or of"):
         packed(tmp_path)
+
+
+def test_the_state_of_starburst_never_goes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STARBURST_HOME", str(tmp_path / "state"))
+    make(tmp_path, "a.py", "state/starburst.db", "state/cluster/job/work/b.py")
+    assert packed(tmp_path)[0] == ["work/a.py"]
+    assert packed(tmp_path / "state/cluster/job/work")[0] == ["work/b.py"], "a job may submit its directory"
+    with pytest.raises(UserError, match="is the whole of your home, of Starburst's"):
+        packed(tmp_path / "state")
+
+
+def test_files_that_are_written_meanwhile_are_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, "a.py", "gone", "short", "long", "dir/lost")
+    read = packing._Content.archive
+
+    def archive(content: packing._Content) -> bytes:
+        (tmp_path / "gone").unlink()
+        (tmp_path / "short").write_text("s")
+        (tmp_path / "long").write_text("long" * 9)
+        shutil.rmtree(tmp_path / "dir")
+        return read(content)
+
+    monkeypatch.setattr(packing._Content, "archive", archive)
+    names, said = packed(tmp_path)
+    assert names == ["work/a.py", "work/long", "work/short"]
+    assert said[1:] == [
+        f"{tmp_path / name} was removed meanwhile; left out" for name in ("dir", "gone", "dir/lost")
+    ]
+
+
+def test_a_directory_that_is_removed_while_it_is_walked_is_no_error(tmp_path: Path) -> None:
+    make(tmp_path, "a.py", "dir/lost")
+    walk = packing._walk(tmp_path, NAMES, leave_out=tmp_path / "state")
+    assert [next(walk)[1], next(walk)[1]] == ["a.py", "dir"]
+    shutil.rmtree(tmp_path / "dir")
+    assert list(walk) == []
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
