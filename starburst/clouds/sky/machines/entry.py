@@ -39,6 +39,8 @@ class MachineEntry:
     at: InstanceRef | None = None
     #: Begin of the bill: by the cloud, else by the machine's boot, and before the first login by SkyPilot.
     launched_at: float | None = None
+    #: Seconds for which instances of this intent were billed that were given up in its launch.
+    earlier_s: float = 0.0
     #: The real price of an hour, micro-dollars; None if SkyPilot does not know it.
     micro_usd: int | None = None
     ready: bool = False

@@ -242,25 +242,36 @@ class RentedMachine:
         entry.workers = list(status.workers) or entry.workers
         entry.addresses = list(status.addresses) or entry.addresses
 
-    def book(self, seen: Sequence[Observation]) -> None:
+    def book(self, seen: Sequence[Observation], earlier: Sequence[Observation] = ()) -> None:
         """Set the times of the bill to those of the cloud, which count before all others.
 
-        If one intent made several instances, the bill goes from the first launch to the last end.
+        `earlier` are instances of the same intent that were given up in its launch: their seconds are added
+        by an earlier begin of the bill.
         """
         entry = self.entry
+        if earlier:
+            entry.earlier_s = sum(map(self._billed_s, earlier)) / entry.nodes
         begun = [one.launched_at for one in seen if one.launched_at is not None]
         ended = [one.ended_at for one in seen if one.ended_at is not None]
         if begun:
-            entry.launched_at = self.since_asked(min(begun))
+            entry.launched_at = self.since_asked(min(begun)) - entry.earlier_s
         if any(one.presence is Presence.RUNNING for one in seen):
             entry.halted_at = None
         elif ended and len(ended) == len(seen):  # stopped first and terminated later: not billed in between
             halted_at = self.since_asked(max(ended))
             if begun and entry.launched_at is not None:  # seconds of one clock, for ours may be off
-                pace = self.context.clock.pace
-                lasted_s = pace.scheduler_time(max(ended)) - pace.scheduler_time(min(begun))
-                halted_at = entry.launched_at + lasted_s
+                halted_at = entry.launched_at + entry.earlier_s + self._lasted_s(min(begun), max(ended))
             entry.halted_at = halted_at if entry.halted_at is None else min(entry.halted_at, halted_at)
+
+    def _billed_s(self, seen: Observation) -> float:
+        """Scheduler seconds for which an instance was billed: until now if its cloud tells no end."""
+        until = self.context.clock.wall() if seen.ended_at is None else seen.ended_at
+        return 0.0 if seen.launched_at is None else max(0.0, self._lasted_s(seen.launched_at, until))
+
+    def _lasted_s(self, begun: float, ended: float) -> float:
+        """Scheduler seconds between two times of one other clock."""
+        pace = self.context.clock.pace
+        return pace.scheduler_time(ended) - pace.scheduler_time(begun)
 
     # --- its end -----------------------------------------------------------------------------------------
 

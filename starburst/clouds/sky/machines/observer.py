@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import anyio
@@ -58,6 +59,7 @@ class CloudObserver:
         try:
             with anyio.fail_after(MEET_S):
                 seen = [await self._clouds.sight(at) for at in (status.at, *status.workers_at)]
+                others = await self._others(machine, seen)
         except (SkyError, TimeoutError) as error:
             if not machine.unnamed:
                 log.warning("cloud-not-asked", instance=machine.id, error=str(error) or "no answer")
@@ -66,9 +68,17 @@ class CloudObserver:
         self._note_answer()
         if all(one.presence is Presence.RUNNING for one in seen):
             machine.entry.at, *machine.entry.workers_at = [one.at for one in seen]
-            machine.book(seen)
+            machine.book(seen, others)
             for one in () if machine.entry.spot else seen:  # spot instances are terminated in any case
                 await self._terminate_on_shutdown(machine, one.at)
+
+    async def _others(self, machine: RentedMachine, seen: Sequence[Observation]) -> list[Observation]:
+        """Further instances that this intent made: SkyPilot gave them up in its launch."""
+        known = {one.at.instance for one in seen}
+        try:
+            return [one for one in await self._labelled(machine) if one.at.instance not in known]
+        except ValueError:  # not an offer: it was not launched by us
+            return []
 
     async def _terminate_on_shutdown(self, machine: RentedMachine, at: InstanceRef) -> None:
         """Have an instance that shuts itself down terminated rather than stopped."""
@@ -121,9 +131,10 @@ class CloudObserver:
 
     async def _search(self, machine: RentedMachine) -> list[Observation]:
         """What its cloud finds by the labels of an intent."""
-        found = await self._labelled(machine)
+        found = sorted(await self._labelled(machine), key=lambda one: one.launched_at or 0.0)
         self._note_answer()
-        machine.book(found)
+        last = max(0, len(found) - machine.entry.nodes)
+        machine.book(found[last:], found[:last])
         return found
 
     async def _labelled(self, machine: RentedMachine) -> list[Observation]:
