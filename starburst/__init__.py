@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from starburst.client import Client
-    from starburst.local_client import LocalClient
+    from starburst.client.local import LocalClient
 
 __version__ = "0.1.0"
 __all__ = ["Client", "LocalClient", "__version__"]
 
-_CLIENTS = {"Client": "starburst.client", "LocalClient": "starburst.local_client"}
+_CLIENTS = {"Client": "starburst.client", "LocalClient": "starburst.client.local"}
 
 
 def __getattr__(name: str) -> Any:

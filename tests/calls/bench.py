@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from starburst.base_client import BaseClient
-from starburst.job_access import JsonRow
-from starburst.server_connection import NotFoundError
+from starburst.client.base import BaseClient
+from starburst.client.connection import NotFoundError
+from starburst.client.job_access import JsonRow
 from tests.translator.kinds.running import run
 from translator.intake.texts import read_firsts
 

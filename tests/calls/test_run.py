@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from starburst.calls import packed_call, runner
 from starburst.client import JobFailedError, NoResultError, StarburstError
-from starburst.job_handle import JobHandle
+from starburst.client.calls import packed_call, runner
+from starburst.client.job_handle import JobHandle
 from starburst.runs.supervisor.log_pump import TAIL
 from tests.calls.bench import Bench
 

@@ -243,7 +243,7 @@ def test_a_token_is_asked_for_and_taken(cli, server, past, monkeypatch):
 
 
 def test_a_server_that_is_away_or_is_none_is_one_line(cli, home, monkeypatch):
-    monkeypatch.setattr("starburst.server_connection.LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr("starburst.client.connection.LONGEST_PAUSE_S", 0.0)
     with listening(HttpConfig(port=0)) as sock:
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     assert one_line(cli("--server", url, "status")).startswith(f"{url}: does not answer (")

@@ -55,8 +55,8 @@ def test_what_is_asked_is_what_the_command_line_says(client: Client) -> None:
 
 def test_pages_are_put_together(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, log = client.jobs(), client.events()
-    monkeypatch.setattr("starburst.client.PAGE", 2)
-    monkeypatch.setattr("starburst.client.IDS", 2)
+    monkeypatch.setattr("starburst.client.http.PAGE", 2)
+    monkeypatch.setattr("starburst.client.http.IDS", 2)
     assert client.jobs() == whole
     assert client.events() == log
     assert client.jobs(ids=[row["id"] for row in whole]) == whole

@@ -23,8 +23,8 @@ from starburst.app.errors import UserError
 from starburst.app.logs import job_log
 from starburst.app.logs.sites import LogPosition
 from starburst.client import RefusedError, UnreachableError
+from starburst.client.sse import ServerEvent, events
 from starburst.runs.attempt_dir import log_path
-from starburst.sse import ServerEvent, events
 from starburst.store import tokens
 from starburst.web.context import AppContext
 from starburst.web.routes import streams

@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, overload
 
-from starburst.job_access import JobAccess, JsonRow
-from starburst.job_handle import JobArray, JobHandle
-from starburst.server_connection import StarburstError
+from starburst.client.connection import StarburstError
+from starburst.client.job_access import JobAccess, JsonRow
+from starburst.client.job_handle import JobArray, JobHandle
 
 
 class BaseClient(JobAccess):
@@ -67,7 +67,7 @@ class BaseClient(JobAccess):
             TypeError: the function does not take the arguments, or the call cannot be pickled.
         """
         from starburst.app.errors import UserError  # noqa: PLC0415 - slow to import, for who only asks
-        from starburst.calls import started_job  # noqa: PLC0415
+        from starburst.client.calls import started_job  # noqa: PLC0415
 
         try:
             if callable(what):

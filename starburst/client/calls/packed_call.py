@@ -19,7 +19,7 @@ from typing import Any
 
 import cloudpickle
 
-from starburst.calls import runner
+from starburst.client.calls import runner
 
 #: Names of the module of cloudpickle in a pickle that has code in it.
 _CODE = b"cloudpickle.cloudpickle"

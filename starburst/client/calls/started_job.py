@@ -102,7 +102,7 @@ def started_call(
             be pickled.
         UserError: an option is not valid, or the directory or the call is too large.
     """
-    from starburst.calls.packed_call import packed_call  # noqa: PLC0415 - commands do without cloudpickle
+    from starburst.client.calls.packed_call import packed_call  # noqa: PLC0415 - commands do without cloudpickle
 
     options, keywords = chosen_options(given)
     clash = sorted((set(given) - set(keywords)) & _parameters(function))

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, overload
 
-from starburst.job_access import JobAccess, JsonRow
-from starburst.server_connection import StarburstError
+from starburst.client.connection import StarburstError
+from starburst.client.job_access import JobAccess, JsonRow
 
 #: Seconds before the end of a job from which on its log is asked for first; a result is its last lines.
 _END_S = 60.0
@@ -53,7 +53,7 @@ class JobHandle:
         texts = self.client.logs(self.id, follow=follow, attempt=attempt, rank=rank)
         if not self.key:
             return texts
-        from starburst.calls.returned import without_returned  # noqa: PLC0415 - commands do not need it
+        from starburst.client.calls.returned import without_returned  # noqa: PLC0415 - commands do not need it
 
         return without_returned(texts, bytes.fromhex(self.key))
 
@@ -104,7 +104,7 @@ class JobHandle:
 
     def _returned(self, row: JsonRow) -> Any:
         """The result in the end of the log, or wherever it is: the end may be noticed late."""
-        from starburst.calls.returned import read_returned  # noqa: PLC0415 - commands do not need it
+        from starburst.client.calls.returned import read_returned  # noqa: PLC0415 - commands do not need it
 
         end = datetime.fromisoformat(row["ended_at"]) - timedelta(seconds=_END_S)
         for since in (end.isoformat(), None):

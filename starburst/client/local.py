@@ -20,10 +20,10 @@ from starburst.app.leadership.status import scheduler_of
 from starburst.app.logs.job_log import read_log
 from starburst.app.logs.sites import LogPart, LogPosition
 from starburst.app.reading.sources import ManifestText
-from starburst.base_client import BaseClient
+from starburst.client.base import BaseClient
+from starburst.client.connection import NotFoundError, RefusedError, UnreachableError
+from starburst.client.job_access import JsonRow
 from starburst.domain.job import OWNER, is_over
-from starburst.job_access import JsonRow
-from starburst.server_connection import NotFoundError, RefusedError, UnreachableError
 from starburst.store.errors import DamagedError, JobNotFoundError, StoreError, UnusableError
 from starburst.store.listings import pages, queries
 from starburst.store.quota import QuotaError

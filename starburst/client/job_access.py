@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from starburst.server_connection import NotFoundError
+from starburst.client.connection import NotFoundError
 
 JsonRow = dict[str, Any]
 #: Phases in which a job has ended.

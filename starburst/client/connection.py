@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
+from starburst.client.sse import ServerEvent
+from starburst.client.sse import events as parse
 from starburst.hosts import is_loopback
-from starburst.sse import ServerEvent
-from starburst.sse import events as parse
 
 SERVER = "http://127.0.0.1:8585"
 #: Longest pause between two attempts, wall seconds.

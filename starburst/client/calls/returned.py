@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from starburst.calls import runner
+from starburst.client.calls import runner
 
 #: Most lines of a result, and most characters of an unfinished line that are kept.
 _LINES = 2 * runner.MAX_RESULT // runner.LINE

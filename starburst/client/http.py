@@ -11,28 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from starburst.base_client import BaseClient
-from starburst.job_access import JsonRow
-from starburst.job_handle import JobArray, JobFailedError, JobHandle, NoResultError
-from starburst.server_connection import (
-    NotFoundError,
-    RefusedError,
-    ServerConnection,
-    StarburstError,
-    UnreachableError,
-)
-
-__all__ = [
-    "Client",
-    "JobArray",
-    "JobFailedError",
-    "JobHandle",
-    "NoResultError",
-    "NotFoundError",
-    "RefusedError",
-    "StarburstError",
-    "UnreachableError",
-]
+from starburst.client.base import BaseClient
+from starburst.client.connection import RefusedError, ServerConnection
+from starburst.client.job_access import JsonRow
 
 #: Rows per page, and ids per request.
 PAGE = 1000
