@@ -2,8 +2,8 @@
 
     python -m tests.pythons [--all] [PYTEST ARGUMENTS]
 
-Each has a venv of its own, `.venv-3.x`, with the locked packages. Pythons are found on the PATH and among
-those of pyenv and uv.
+Each has a venv of its own, `.venv-3.x`, with the locked packages, and compiles all sources first. Pythons are
+found on the PATH and among those of pyenv and uv.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pathlib import Path
 
 #: Those that the metadata names.
 SUPPORTED = [(3, minor) for minor in range(10, 15)]
-#: Tests that take seconds and need no servers; between them they import all modules.
+#: The packages that are shipped.
+SOURCES = ["starburst", "sim", "translator", "chakra_plugin"]
+#: Tests that take seconds and need no servers.
 FAST = [
     "tests/domain",
     "tests/policy",
@@ -38,9 +40,10 @@ def main(arguments: list[str]) -> int:
         print(f"\n--- Python {name}: {found[version]}", flush=True)
         python = environment(Path(f".venv-{name}"), found[version])
         tests = arguments[everyone:] or FAST
-        code = subprocess.run([str(python), "-m", "pytest", *tests], check=False).returncode
-        if code:
-            return code
+        for work in (["compileall", "-q", *SOURCES], ["pytest", *tests]):
+            code = subprocess.run([str(python), "-m", *work], check=False).returncode
+            if code:
+                return code
     return 0
 
 
