@@ -4,172 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from starburst.domain.constraints import Rules, Toleration
-from starburst.domain.job import Adopted, CloudChoice, Submission
+from starburst.domain.job import Adopted, CloudChoice
 from starburst.domain.resources import Resources
-from translator.errors import ManifestErrors
-from translator.field import ONLY_THE_CLUSTER
-from translator.intake.rules import IntakeRules
+from tests.translator.live_objects import JOB, POD, adopt, changed, errors, manifest_of
 from translator.manifests.live_object import read_object
-
-#: As an API server returns a Job that was made with kubectl.
-JOB: dict[str, Any] = {
-    "apiVersion": "batch/v1",
-    "kind": "Job",
-    "metadata": {
-        "name": "train",
-        "namespace": "vision",
-        "uid": "8f6f0f5e-0b0f-4a54-9a52-2f4b3a1d7c11",
-        "resourceVersion": "4711",
-        "generation": 1,
-        "creationTimestamp": "2026-05-04T03:02:01Z",
-        "labels": {"app": "train", "starburst.io/queue": "nlp", "starburst.io/user": "ada"},
-        "annotations": {
-            "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Job"}',
-            "starburst.io/max-wait": "2h",
-            "starburst.io/job": "train-x1y2z",
-            "starburst.io/attempt": "3",
-            "starburst.io/nodes": "",
-            "starburst.io/decision": "waits up to 2 h for 2 GPUs",
-            "starburst.io/active-deadline": "600",
-        },
-        "managedFields": [{"manager": "kubectl", "operation": "Update"}],
-    },
-    "spec": {
-        "parallelism": 2,
-        "completions": 2,
-        "backoffLimit": 6,
-        "completionMode": "NonIndexed",
-        "manualSelector": False,
-        "podReplacementPolicy": "TerminatingOrFailed",
-        "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "8f6f0f5e"}},
-        "suspend": True,
-        "template": {
-            "metadata": {
-                "creationTimestamp": None,
-                "labels": {
-                    "app": "train",
-                    "batch.kubernetes.io/controller-uid": "8f6f0f5e",
-                    "batch.kubernetes.io/job-name": "train",
-                    "controller-uid": "8f6f0f5e",
-                    "job-name": "train",
-                },
-            },
-            "spec": {
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "trainer:1",
-                        "imagePullPolicy": "IfNotPresent",
-                        "command": ["python3", "train.py"],
-                        "resources": {
-                            "limits": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"},
-                            "requests": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"},
-                        },
-                        "terminationMessagePath": "/dev/termination-log",
-                        "terminationMessagePolicy": "File",
-                    }
-                ],
-                "dnsPolicy": "ClusterFirst",
-                "restartPolicy": "Never",
-                "schedulerName": "chakra",
-                "securityContext": {},
-                "terminationGracePeriodSeconds": 30,
-            },
-        },
-    },
-    "status": {"conditions": [{"type": "Suspended", "status": "True"}]},
-}
-
-#: As an API server returns a Pod that waits for its scheduler.
-POD: dict[str, Any] = {
-    "metadata": {
-        "name": "probe",
-        "namespace": "default",
-        "uid": "1d0b7a2c",
-        "resourceVersion": "12",
-        "creationTimestamp": "2026-05-04T03:02:01Z",
-        "annotations": {"starburst.io/cloud": "auto", "starburst.io/queue": "nlp"},
-    },
-    "spec": {
-        "containers": [
-            {
-                "name": "main",
-                "image": "probe",
-                "command": ["probe"],
-                "resources": {"requests": {"cpu": "2"}},
-                "terminationMessagePath": "/dev/termination-log",
-                "terminationMessagePolicy": "File",
-                "volumeMounts": [
-                    {
-                        "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
-                        "name": "kube-api-access-x7v2p",
-                        "readOnly": True,
-                    }
-                ],
-            }
-        ],
-        "dnsPolicy": "ClusterFirst",
-        "enableServiceLinks": True,
-        "nodeName": "n1",
-        "preemptionPolicy": "PreemptLowerPriority",
-        "priority": 1000,
-        "restartPolicy": "OnFailure",
-        "schedulerName": "chakra",
-        "securityContext": {},
-        "serviceAccount": "default",
-        "serviceAccountName": "default",
-        "terminationGracePeriodSeconds": 30,
-        "tolerations": [
-            {"key": "spot", "operator": "Exists"},
-            *(
-                {"key": f"node.kubernetes.io/{word}", "operator": "Exists", "effect": "NoExecute"}
-                | {"tolerationSeconds": 300}
-                for word in ("not-ready", "unreachable")
-            ),
-        ],
-        "volumes": [
-            {
-                "name": "kube-api-access-x7v2p",
-                "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]},
-            }
-        ],
-    },
-    "status": {"phase": "Pending", "qosClass": "Burstable"},
-}
-
-
-def changed(obj: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    changed = copy.deepcopy(obj)
-    *parents, last = path.split("|")
-    target = changed
-    for key in parents:
-        target = target.setdefault(key, {})
-    target[last] = value
-    return changed
-
-
-def adopt(obj: dict[str, Any], user: str | None = None, *, may_stay: bool = True) -> Submission:
-    rules = IntakeRules(native=True, may_stay=may_stay)
-    return read_object(obj, job_id="adopted-1", user=user, rules=rules)
-
-
-def errors(obj: dict[str, Any]) -> list[str]:
-    try:
-        adopt(obj, may_stay=False)
-    except ManifestErrors as bad:
-        return str(bad).split("\n")
-    return []
-
-
-def manifest_of(obj: dict[str, Any]) -> Any:
-    return json.loads(adopt(obj).workload.manifest or "")
 
 
 def test_a_job_is_adopted_under_the_id_it_is_given() -> None:
@@ -242,77 +84,6 @@ def test_what_was_adopted_can_be_submitted_and_adopted_again() -> None:
         assert again == adopt(obj, "ada")
 
 
-@pytest.mark.parametrize(
-    ("obj", "line"),
-    [
-        (
-            changed(
-                JOB,
-                "spec|template|spec|volumes",
-                [{"name": "d", "persistentVolumeClaim": {"claimName": "x"}}],
-            ),
-            "Job vision/train: spec.template.spec.volumes[0].persistentVolumeClaim: "
-            f"does not go along to a cloud; {ONLY_THE_CLUSTER}",
-        ),
-        (
-            changed(JOB, "spec|completions", 10),
-            "Job vision/train: spec.completions: differs from parallelism, which is 2: a cloud runs all "
-            f"tasks at once; {ONLY_THE_CLUSTER}",
-        ),
-        (
-            changed(POD, "spec|restartPolicy", "Always"),
-            'Pod default/probe: spec.restartPolicy: "Always": a batch job ends; write Never',
-        ),
-        (
-            changed(POD, "metadata|ownerReferences", [{"kind": "Job", "name": "train", "controller": True}]),
-            "Pod default/probe: metadata: is a pod of Job train; let that be adopted",
-        ),
-        (
-            changed(POD, "metadata|annotations|starburst.io/max-wiat", "1h"),
-            'Pod default/probe: metadata.annotations["starburst.io/max-wiat"]: "1h": '
-            "Starburst has no such key; did you mean max-wait?",
-        ),
-        (
-            changed(POD, "kind", "Service"),
-            'Service default/probe: kind: "Service": not a batch job; '
-            "Starburst takes batch/v1 Job and v1 Pod",
-        ),
-    ],
-)
-def test_what_cannot_be_adopted_is_said_in_one_line(obj: dict[str, Any], line: str) -> None:
-    assert errors(obj) == [line]
-
-
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=6,
-)
-PATHS = [
-    "metadata",
-    "metadata|labels",
-    "metadata|annotations",
-    "metadata|ownerReferences",
-    "metadata|uid",
-    "spec",
-    "spec|template",
-    "spec|containers",
-    "spec|tolerations",
-    "spec|volumes",
-    "status",
-    "kind",
-]
-
-
-@settings(max_examples=60)
-@given(st.sampled_from([JOB, POD]), st.sampled_from(PATHS), values)
-def test_whatever_stands_in_an_object_no_traceback_comes_of_it(
-    obj: dict[str, Any], path: str, value: object
-) -> None:
-    for line in errors(changed(obj, path, value)):
-        assert ": " in line
-
-
 def test_the_accounts_secret_that_servers_before_1_21_mount_is_no_wish_of_the_user() -> None:
     mounted = [{"name": "default-token-8xkqz", "secret": {"secretName": "default-token-8xkqz"}}]
     old = changed(POD, "spec|volumes", mounted)
@@ -321,11 +92,6 @@ def test_the_accounts_secret_that_servers_before_1_21_mount_is_no_wish_of_the_us
     spec = manifest_of(old)["spec"]
     assert "volumes" not in spec
     assert "volumeMounts" not in spec["containers"][0]
-
-
-def test_a_secret_that_the_user_mounts_is_one() -> None:
-    own = [{"name": "keys", "secret": {"secretName": "default-token-8xkqz"}}]
-    assert errors(changed(POD, "spec|volumes", own)) != []
 
 
 def test_an_adopted_job_is_not_elastic_as_its_completions_are_fixed() -> None:
@@ -343,16 +109,6 @@ def test_retries_of_an_adopted_job_are_its_backoff_limits_and_that_is_said() -> 
     plain = read_object(JOB, job_id="a")  # a gang with a backoffLimit
     assert (len(plain.job.tasks), plain.job.retries) == (2, 0)
     assert not any("backoffLimit" in note for note in plain.notes)
-
-
-def test_what_stands_for_several_jobs_or_names_others_is_not_adopted() -> None:
-    annotated = {**JOB["metadata"]["annotations"], "starburst.io/after-ok": "prep"}
-    (error,) = errors({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}})
-    assert "name jobs of Starburst; give it to starburst submit" in error
-    annotated = {**JOB["metadata"]["annotations"], "starburst.io/array": "0-9"}
-    single = changed(changed(JOB, "spec|parallelism", 1), "spec|completions", 1)
-    told = errors({**single, "metadata": {**JOB["metadata"], "annotations": annotated}})
-    assert any("cannot be split into an array; give it to starburst submit" in each for each in told)
 
 
 @pytest.mark.parametrize("mode", ["Indexed", "NonIndexed"])
@@ -388,16 +144,3 @@ def test_fields_of_the_newest_servers_are_taken_for_the_cluster() -> None:
     assert "schedulingGates" not in kept["template"]["spec"], "they are gone when it runs"
     group = changed(JOB, "spec|template|spec|schedulingGroup", {"podGroupName": "g"})
     assert not errors(group)
-
-
-@pytest.mark.parametrize(
-    ("manager", "taken"),
-    [
-        ("kubernetes.io/job-controller", True),
-        ("starburst.io/starburst", True),
-        ("kueue.x-k8s.io/multikueue", False),
-    ],
-)
-def test_a_job_of_another_controller_is_left_alone(manager: str, taken: bool) -> None:
-    told = errors(changed(JOB, "spec|managedBy", manager))
-    assert any("another controller is to run this job" in each for each in told) is not taken
