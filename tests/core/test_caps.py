@@ -202,7 +202,7 @@ def test_finish_lets_all_end_and_nobody_leave() -> None:
     assert stops(desk.wait(2 * HOUR)) == []
     assert launches(desk.submit(cloud("b", hours=0.01))) == []
     assert desk.log("cap/day", "cap-reached")[0].reason == (
-        "$10.00 is spent of the $10.00 per day of everybody: what runs may end, and nothing more is rented"
+        "$10.00 is spent of the $10.00 per day of everybody: running jobs may end, and nothing more is rented"
     )
 
 

@@ -124,7 +124,7 @@ def test_news_come_in_without_a_reload(tmp_path: Path, chromium: Browser) -> Non
     with place(tmp_path, chromium, 30) as it, it.page() as page:
         page.evaluate("window.sameWindow = true")
         page.locator("#q").fill("no such job")
-        expect(page.locator('[data-part="jobs"]')).to_contain_text("No such job.")
+        expect(page.locator('[data-part="jobs"]')).to_contain_text("No job matches.")
         it.lively.submit(job("fresh-00001", 8, user="eve"))
         it.lively.cut_off()
         expect(page.locator(".log li").nth(1)).to_contain_text("fresh-00001")

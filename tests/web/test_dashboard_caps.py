@@ -142,7 +142,7 @@ def test_the_money_is_told_against_the_caps_on_everybody(noon: Place) -> None:
     with noon.page() as page:
         now, today = page.locator(".figure").nth(0), page.locator(".figure").nth(1)
         expect(now).to_contain_text("of $40.00/h, the hourly cap")
-        expect(now).to_contain_text(re.compile(r"at most \d+ % more than the least possible"))
+        expect(now).to_contain_text(re.compile(r"at most \d+ % above the least possible cost"))
         expect(today).to_contain_text("of $120.00, the daily cap")
 
 
@@ -154,12 +154,12 @@ def test_who_is_near_a_cap_is_told_and_what_happens_then(noon: Place) -> None:
         expect(caps).to_have_count(len(names))
         assert [cap.get_attribute("data-key") for cap in caps.all()] == names
         expect(caps.nth(1)).to_contain_text(
-            "Spent in 14 min as things cost now; then what runs is told to end"
+            "At the present rate it is spent in 14 min; then running jobs are stopped"
         )
-        expect(caps.nth(2)).to_contain_text("All is spent: what saves its progress is fetched home")
-        expect(caps.nth(3)).to_contain_text("All the rest is set aside for what runs")
-        expect(caps.nth(3)).to_contain_text("then what runs may end, and nothing more is rented")
-        expect(page.locator("#h-caps .count")).to_have_text("1 more of queues and users not near")
+        expect(caps.nth(2)).to_contain_text("The cap is spent: running jobs with checkpoints return")
+        expect(caps.nth(3)).to_contain_text("The rest is reserved for running jobs")
+        expect(caps.nth(3)).to_contain_text("then running jobs may end, and nothing more is rented")
+        expect(page.locator("#h-caps .count")).to_have_text("1 more of queues and users, far from the limit")
 
 
 @pytest.mark.browser

@@ -149,7 +149,7 @@ def test_see_what_runs_on_a_node_and_what_a_machine_cost(noon: Place) -> None:
     with noon.page(f"/machines/{machine.id}") as page:
         heading(page, machine.id)
         expect(page.get_by_text(machine.offer.title, exact=True)).to_be_visible()
-        expect(page.get_by_role("heading", name="What was decided")).to_be_visible()
+        expect(page.get_by_role("heading", name="Decisions")).to_be_visible()
 
 
 def test_go_back_through_the_decision_log(noon: Place) -> None:
@@ -164,10 +164,10 @@ def test_go_back_through_the_decision_log(noon: Place) -> None:
 def test_try_another_wait_budget_on_ones_own_past(noon: Place) -> None:
     with noon.page() as page:
         page.get_by_role("link", name="What if").click()
-        heading(page, "What if the wait budget P were another")
+        heading(page, "What if the wait budget P were different")
         slider, told = page.get_by_role("slider", name="P"), page.get_by_role("status", name="")
         expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^25 %: \$"))
-        expect(page.get_by_role("row", name="25 %").get_by_text("now")).to_be_visible()
+        expect(page.get_by_role("row", name="25 %").get_by_text("present P")).to_be_visible()
         slider.press("Home")
         expect(slider).to_have_attribute(
             "aria-valuetext", re.compile(r"^No-Wait: \$[\d,.]+ in the cloud, 0 % less")

@@ -125,9 +125,9 @@ def _silence(n: Numbers) -> str:
 
 
 AT_CAP = {
-    "finish": "what runs may end, and nothing more is rented",
-    "return": "what saves its progress is fetched home, what does not may end, and nothing more is rented",
-    "stop": "what runs is told to end, and its machines are given back",
+    "finish": "running jobs may end, and nothing more is rented",
+    "return": "running jobs with checkpoints return, others may end, and nothing more is rented",
+    "stop": "running jobs are stopped, and their machines are given back",
 }
 
 REASONS: dict[str, Callable[[Numbers], str]] = {

@@ -86,7 +86,7 @@ async def steer(request: Request, context: FormSender, job: str) -> Response:
 def submit_form(request: Request, context: PageView) -> Response:
     """The form for a manifest or a command."""
     if not context.principal.may(Role.SUBMITTER):
-        return missing("this token may look, and not submit", 403)
+        return missing("this token may view jobs, not submit them", 403)
     return page(request, _form(request, {}, ""))
 
 

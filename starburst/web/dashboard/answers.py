@@ -29,7 +29,7 @@ def page(request: Request, html: str) -> Response:
 
 def missing(what: str, status: int = 404) -> Response:
     """The page that says what is not there, or what was refused."""
-    return HTMLResponse(render.missing(what), status, HEADERS)
+    return HTMLResponse(render.missing(what, status), status, HEADERS)
 
 
 def signed_in(request: Request) -> bool:

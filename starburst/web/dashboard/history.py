@@ -121,7 +121,7 @@ def history(
             _spending(no_wait, today, now) if no_wait else (),
             "No-Wait",
         ),
-        Chart("Cluster GPUs in use", levels(gpus[Site.CLUSTER], times), "", float(total), "all"),
+        Chart("Cluster GPUs in use", levels(gpus[Site.CLUSTER], times), "", float(total), "total"),
         Chart("Cloud GPUs in use", levels(gpus[Site.CLOUD], times), ""),
         Chart("Jobs not started yet", levels(waits, times), ""),
         Chart("Realised P, ended jobs", _realised(records, times), "%", target and 100 * target, "P"),

@@ -118,7 +118,7 @@ def lists(app_context: AppContext) -> APIRouter:
         end = head if before is None else min(before - 1, head)
         rows = _decisions(app_context, end, subject)
         if subject and not rows and before is None:
-            return missing(f"nothing was decided of {subject}")
+            return missing(f"there are no decisions about {subject}")
         html = draw_page(
             "decisions.html",
             app_context.now(),

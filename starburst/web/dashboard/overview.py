@@ -238,7 +238,9 @@ def node_boxes(nodes: Sequence[Node], holders: Sequence[PlacedJob]) -> list[Node
     names = {node.name for node in nodes}
     parts = _parts(holders, names)
     boxes = [
-        NodeBox(n.name, n.capacity.gpus, parts.get(n.name, ()), "" if n.schedulable else "cordoned or away")
+        NodeBox(
+            n.name, n.capacity.gpus, parts.get(n.name, ()), "" if n.schedulable else "cordoned, not ready"
+        )
         for n in nodes
     ]
     if len(boxes) > NODES:

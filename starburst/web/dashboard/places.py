@@ -68,7 +68,7 @@ def _node(app_context: AppContext, name: str) -> PlacePage | None:
         jobs, hits = listed(conn, JobChoice(on=name), JOBS)
         owed = owed_by_job(queries.machines(conn), app_context.now())
     labels = ", ".join(f"{key}={value}" for key, value in found[0].labels)
-    facts = [("Has", str(found[0].capacity)), ("Labels", labels or "none")]
+    facts = [("Capacity", str(found[0].capacity)), ("Labels", labels or "none")]
     return PlacePage(name, "node", box, facts, jobs, hits, _decided(app_context, name), owed)
 
 
@@ -85,7 +85,7 @@ def _machine(app_context: AppContext, name: str) -> PlacePage | None:
     facts = [
         ("Offer", record.offer.title),
         ("Phase", record.phase.value),
-        ("Has", str(record.offer.capacity)),
+        ("Capacity", str(record.offer.capacity)),
         ("Price", f"{record.rate}/h"),
         ("Cost", str(Money(record.cost(now).micro_usd))),
     ]

@@ -166,7 +166,7 @@
       said.textContent = "live";
     });
     source.addEventListener("note", (event) => { said.textContent = JSON.parse(event.data).text; });
-    source.addEventListener("end", (event) => over(JSON.parse(event.data).found ? "ended" : "it has written nothing"));
+    source.addEventListener("end", (event) => over(JSON.parse(event.data).found ? "ended" : "no output"));
     source.addEventListener("error", (event) => { if (event.data) over(JSON.parse(event.data).error); });
     addEventListener("pagehide", () => source.close());
   }
