@@ -140,8 +140,9 @@ def test_the_root_says_how_it_ended_and_covers_all_of_it(story: Story) -> None:
     about = plain(root.attributes)
     assert (about["starburst.job.phase"], about["starburst.site"]) == ("succeeded", "cloud")
     first, last = [row.at for row in story.log if row.subject == "b"][:: len(story.life("job", "b")) - 2]
-    assert root.start_time_unix_nano == pytest.approx(first * 1e9, abs=1e8)
-    assert root.end_time_unix_nano == pytest.approx(last * 1e9, abs=1e8)
+    # Commits take real time, which this clock counts, too.
+    assert first * 1e9 - 1e8 <= root.start_time_unix_nano <= first * 1e9 + 2e10
+    assert last * 1e9 - 1e8 <= root.end_time_unix_nano <= last * 1e9 + 2e10
 
 
 def test_a_machine_has_a_trace_too_and_who_leaves_for_it_links_there(story: Story) -> None:
