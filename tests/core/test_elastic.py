@@ -5,6 +5,7 @@ from __future__ import annotations
 from starburst.core.model.events import NodesChanged, RunEnd, SiteSynced
 from starburst.domain.job import Site
 from starburst.domain.node import Node
+from starburst.store.rows import job_progress
 from tests.builders import HOUR, Desk, job, node, nodes, starts
 
 
@@ -28,6 +29,15 @@ def test_it_starts_again_at_once_on_the_nodes_that_are_left() -> None:
     assert desk.why("a", "placed") == (
         "starts on n0, n1 with 2 of its 3 tasks, as it is elastic: 8 GPUs free there after 0 s"
     )
+
+
+def test_lists_say_what_the_smaller_attempt_has() -> None:
+    desk = running(4, 4, 4)
+    assert job_progress(desk["a"])["need"] == "12 GPUs"
+    lose(desk, *nodes(4, 4))
+    assert job_progress(desk["a"])["need"] == "8 GPUs, 2 of its 3 tasks"
+    desk.tell(desk.end_of("a", RunEnd.LOST), NodesChanged(nodes(2)))
+    assert (desk.phase("a"), job_progress(desk["a"])["need"]) == ("queued", "12 GPUs")
 
 
 def test_it_starts_whole_where_that_fits() -> None:

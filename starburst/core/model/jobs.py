@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from starburst.core.model.actions import Slot
 from starburst.core.model.phases import LeaveReason, Obstacle, StopReason, Wait
 from starburst.domain.job import Job, Phase, Site
+from starburst.domain.resources import total
 
 
 class _HasId:
@@ -111,6 +112,14 @@ class JobRecord(_HasId):
     def need(self) -> str:
         """What all its tasks ask for, such as "2 GPUs"."""
         return self.wait.need if self.wait is not None else str(self.job.resources)
+
+    @property
+    def attempt_need(self) -> str:
+        """What all its tasks ask for; of an elastic gang whose attempt has fewer, what those do."""
+        if not (self.job.least_tasks and 0 < len(self.slots) < len(self.job.tasks)):
+            return str(self.job.resources)
+        there = total(slot.resources for slot in self.slots)
+        return f"{there}, {len(self.slots)} of its {len(self.job.tasks)} tasks"
 
     @property
     def tries_at(self) -> float:
