@@ -208,6 +208,14 @@ class InstanceFailed:
 
 
 @value
+class InstanceStalled:
+    """A launch is held up, such as by a cloud that does not answer; `why` "": it goes on."""
+
+    instance_id: str
+    why: str
+
+
+@value
 class InstanceGone:
     """The cloud confirms that an instance is terminated; its runs are dead."""
 
@@ -291,6 +299,7 @@ Event = (
     | InstanceGone
     | InstanceUnreachable
     | InstanceReachable
+    | InstanceStalled
     | InstanceUnfit
     | ImagesReported
     | JobsNotKeptApart

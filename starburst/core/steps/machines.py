@@ -12,6 +12,7 @@ from starburst.core.model.events import (
     InstanceGone,
     InstanceReachable,
     InstanceReady,
+    InstanceStalled,
     InstanceUnfit,
     InstanceUnreachable,
     JobsNotKeptApart,
@@ -22,7 +23,7 @@ from starburst.core.parts.instance_record import OPEN_PHASES, InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import leave
 from starburst.core.steps.budget import settle
-from starburst.core.steps.run_lifecycle import gone, release, set_off, start, stay, stop
+from starburst.core.steps.run_lifecycle import WORDS, gone, release, set_off, start, stay, stop
 from starburst.core.steps.transitions import to
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site
@@ -169,6 +170,22 @@ def instance_reachable(state: State, event: InstanceReachable) -> None:
     if instance.unfit_since is None:
         state.fleet.troubled.discard(instance.id)
     state.touch_instance(instance)
+
+
+def instance_stalled(state: State, event: InstanceStalled) -> None:
+    """Record with the jobs that wait for a launch what holds it up; whatever ends their wait clears it.
+
+    No decision: each try of a launch that fails alike would make one.
+    """
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None or instance.phase is not InstancePhase.LAUNCHING:
+        state.ignore(event, "no such machine, or it is not being launched")
+        return
+    why = " ".join(event.why.split())[:WORDS]
+    for record in [state.jobs[job_id] for job_id in instance.job_ids]:
+        if record.phase is Phase.OFFLOADING and record.stall != why:
+            record.stall = why
+            state.touch(record)
 
 
 def instance_unfit(state: State, event: InstanceUnfit) -> None:

@@ -113,6 +113,7 @@ def _leave_queue_account(state: State, record: JobRecord) -> None:
 def _drop_offload(state: State, record: JobRecord) -> None:
     state.departing.pop(record.id, None)
     record.leaving = None
+    record.stall = ""
 
 
 def _drop_look(state: State, record: JobRecord) -> None:

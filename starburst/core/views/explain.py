@@ -319,8 +319,9 @@ def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
         return f"{_pause_after_failure(state, record)}; {until}"
     up_at = max(m.requested_at + m.offer.ready_s for m in machines)
     eta = f", expected at about {clock(up_at)}" if up_at > max(state.now, machines[0].requested_at) else ""
+    late = f"; held up: {record.stall}" if record.stall else eta
     return (
-        f"leaves for the cloud: {what}, requested at {clock(machines[0].requested_at)}, {are} coming up{eta}"
+        f"leaves for the cloud: {what}, requested at {clock(machines[0].requested_at)}, {are} coming up{late}"
     )
 
 

@@ -56,6 +56,7 @@ async def launch(machine: RentedMachine, observer: CloudObserver) -> None:
             await backoff.pause()
         except (SkyUnreachableError, LocalError) as error:
             log.warning("launch-waits", instance=machine.id, error=str(error))
+            machine.launch_held_up(str(error))
             await backoff.pause()
         except SkyError as error:
             if not machine.entry.ending:
@@ -109,6 +110,7 @@ async def _request(machine: RentedMachine, observer: CloudObserver) -> None:
         # Also if the cluster is up: a launch that broke off may have left it without access or autostop.
         entry.request = request or await sky.launch(_spec(machine))
         machine.save()
+    machine.launch_held_up("")
     await sky.wait(entry.request)
 
 

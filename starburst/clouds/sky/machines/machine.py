@@ -25,7 +25,7 @@ from starburst.clouds.sky.agent.protocol import ExchangeRequest
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from starburst.clouds.sky.machines.fitness import Fitness
-from starburst.core.model.events import ImagesReported, JobsNotKeptApart
+from starburst.core.model.events import ImagesReported, InstanceStalled, JobsNotKeptApart
 
 log = structlog.get_logger()
 
@@ -66,6 +66,8 @@ class RentedMachine:
     unnamed: bool = field(default=False, init=False)
     #: Host name and address in its network of each node that has answered.
     hosts: dict[int, tuple[str, str]] = field(default_factory=dict, init=False)
+    #: That its launch is held up is reported.
+    is_held_up: bool = field(default=False, init=False)
     fitness: Fitness = field(default_factory=Fitness, init=False)
     #: Its images, as last reported; None: not reported by this process.
     images: Images | None = field(default=None, init=False)
@@ -206,6 +208,12 @@ class RentedMachine:
             self.context.report(JobsNotKeptApart(self.id, why))
             if why:
                 log.warning("jobs-not-kept-apart", instance=self.id, why=why)
+
+    def launch_held_up(self, why: str) -> None:
+        """Report what holds up its launch, once until it goes on, which "" says."""
+        if bool(why) != self.is_held_up:
+            self.is_held_up = bool(why)
+            self.context.report(InstanceStalled(self.id, why))
 
     def note_images(self, images: Images) -> None:
         """Report which images it has, if that has changed; of several machines those of the head."""

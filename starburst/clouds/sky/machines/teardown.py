@@ -44,6 +44,7 @@ async def clear(machine: RentedMachine, observer: CloudObserver) -> None:
             pass  # as it should be; the listing decides
         except SkyError as error:
             log.warning("end-waits", instance=machine.id, error=str(error))
+            machine.launch_held_up(f"what is left of a launch cannot be ended yet: {error}")
         await backoff.pause()
 
 
