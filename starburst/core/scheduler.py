@@ -102,18 +102,8 @@ from starburst.domain.job import Phase, Site
 from starburst.policy.packing.plan import Packer
 
 #: Order of events at one instant: ends, other reports, submissions, then what is about submitted jobs.
-RANK: dict[type, int] = {
-    RunEnded: 0,
-    InstanceGone: 0,
-    JobSubmitted: 2,
-    CancelRequested: 3,
-    HoldRequested: 3,
-    ReleaseRequested: 3,
-    EnterRequested: 3,
-    RequeueRequested: 3,
-    EditRequested: 3,
-    VolumesRuled: 3,
-}
+RANK: dict[type, int] = {RunEnded: 0, InstanceGone: 0, JobSubmitted: 2, CancelRequested: 3, HoldRequested: 3}
+RANK |= {ReleaseRequested: 3, EnterRequested: 3, RequeueRequested: 3, EditRequested: 3, VolumesRuled: 3}
 
 
 class Scheduler:

@@ -1,4 +1,4 @@
-"""A launch that SkyPilot holds up: reported once with the reason, and once that it goes on; in virtual time."""
+"""A launch that SkyPilot holds up: reported once with the reason, and once that it goes on."""
 
 from __future__ import annotations
 
