@@ -111,6 +111,8 @@ def test_the_program_runs_once_on_a_ray_of_all_tasks_which_ends_with_it(
     assert f"start --head --port={port}" in starts[0]
     assert f"start --address=127.0.0.1:{port}" in starts[1]
     assert all("--num-gpus=0 --num-cpus=1" in start for start in starts)
+    # SkyPilot's Ray on a rented machine has the usual port of agents, without which nothing is submitted.
+    assert all("--dashboard-agent-listen-port=0" in start for start in starts)
 
 
 def test_a_head_that_ends_before_all_nodes_are_there_is_started_again(

@@ -19,7 +19,7 @@ own=$(printf '%s\n' "$STARBURST_RAY_OPTIONS" | {
     rank=$((rank - count))
   done
 })
-common="--block --min-worker-port=0 --max-worker-port=0 --disable-usage-stats $at $own"
+common="--block --min-worker-port=0 --max-worker-port=0 --dashboard-agent-listen-port=0 --disable-usage-stats $at $own"
 if [ "$mode" = join ]; then
   until eval "ray start --address=$RAY_ADDRESS $common"; do sleep 1; done
   exit
