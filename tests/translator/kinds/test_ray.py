@@ -36,6 +36,7 @@ case "$1 $2" in
       echo "RuntimeError: Request failed with status code 500: No available agent to submit job" >&2
       exit 1
     fi
+    [ "$PYTHONUNBUFFERED" = 1 ] || exit 8  # else the program's words came with its end only
     while [ "$1" != -- ]; do shift; done; shift; "$@" || exit 1; exit 0 ;;
   *) exit 9 ;;
 esac

@@ -50,9 +50,10 @@ stop() {
 }
 trap stop TERM INT
 # Ray's agents, which run what is submitted, come up after all else: until then Ray refuses it.
+# Unbuffered, or what the program says came with its end only: the output is no terminal.
 submit() {
   tries=0
-  until ray job submit "$@" 2>"$where.said"; do
+  until PYTHONUNBUFFERED=1 ray job submit "$@" 2>"$where.said"; do
     tries=$((tries + 1))
     if ! grep -q "No available agent" "$where.said" || [ "$tries" -gt 300 ] || [ -e "$where.stop" ]; then
       cat "$where.said" >&2
