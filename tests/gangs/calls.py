@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from starburst import LocalClient
-from starburst.job_handle import JobHandle
+from starburst.client.job_handle import JobHandle
 from tests.kube.live import Live
 
 #: They go by name, as the machines may have another Python.
@@ -50,13 +50,13 @@ class Calls:
 
 
 @contextmanager
-def calls(hybrid: Live) -> Iterator[Calls]:
+def calls(cluster: Live) -> Iterator[Calls]:
     """Three jobs that only rented machines may take."""
-    directory = hybrid.root / "calls"
+    directory = cluster.root / "calls"
     directory.mkdir()
     (directory / "calls_away.py").write_text(MODULE)
-    with pytest.MonkeyPatch.context() as patch, LocalClient(hybrid.home) as client:
-        patch.setenv("KUBECONFIG", str(hybrid.lab.kubeconfig))
+    with pytest.MonkeyPatch.context() as patch, LocalClient(cluster.home) as client:
+        patch.setenv("KUBECONFIG", str(cluster.lab.kubeconfig))
         patch.syspath_prepend(str(directory))
         ours = importlib.import_module("calls_away")
 
