@@ -203,7 +203,8 @@ def test_with_skypilot_it_shows_the_task_that_rents_them(cli, tmp_path):
     examples = Path(__file__).parents[2] / "configs" / "examples"
     prices, config = tmp_path / "prices.csv", tmp_path / "starburst.yaml"
     prices.write_text(PRICES)
-    config.write_text(f"cloud: {{kind: skypilot, spot: never, prices: {prices}, idle_minutes: 7}}\n")
+    fast = "spot: never, network_tier: best"
+    config.write_text(f"cloud: {{kind: skypilot, {fast}, prices: {prices}, idle_minutes: 7}}\n")
     answer = cli("translate", examples / "gang.yaml", "--config", config)
     told = answer.err.partition("Starburst itself would rent 2 × aws/us-east-1/p3.8xlarge at $24.48/h")[2]
     shown = {
@@ -211,6 +212,7 @@ def test_with_skypilot_it_shows_the_task_that_rents_them(cli, tmp_path):
             "infra": "aws/us-east-1",
             "instance_type": "p3.8xlarge",
             "use_spot": False,
+            "network_tier": "best",
             "autostop": {"idle_minutes": 7, "down": True},
         },
         "num_nodes": 2,

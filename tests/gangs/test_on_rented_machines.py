@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gangs.calls import calls
 from tests.gangs.jobs import SWEEP
 from tests.gangs.programs import ctr
 from tests.gangs.story import DONE, START_S, begin, cluster_of_two, fill_the_cluster, run_gangs
@@ -36,7 +37,9 @@ def test_gangs_of_each_kind_run_at_home_and_away_and_end_once(cluster: Live) -> 
     the_bill_is_right(cluster)
 
 
-def test_an_array_of_a_batch_script_overflows_in_containers(cluster: Live) -> None:
+def test_an_array_of_a_batch_script_and_calls_of_python_overflow(cluster: Live) -> None:
+    """The array runs in containers, the calls without."""
+    (cluster.root / "checkpoints").mkdir()
     with engines():
         begin(cluster, config(cluster.root))
         gate = fill_the_cluster(cluster)
@@ -44,9 +47,11 @@ def test_an_array_of_a_batch_script_overflows_in_containers(cluster: Live) -> No
         for node in range(2):  # its image has the name that it has in the machines' registry
             tag_image(cluster, node)
         cluster.run("submit", "sweep.sh", "--image", BUSYBOX, "--max-wait", "1s", "--no-workdir")
+        with calls(cluster) as called:
+            called.are_answered(START_S)
         cluster.wait_for("the array has ended", lambda: phases(cluster, "sweep") == {"succeeded": 8}, START_S)
         gate.touch()
-        cluster.wait_for("the blockers have ended", lambda: phases(cluster) == {"succeeded": 10})
+        cluster.wait_for("the blockers have ended", lambda: phases(cluster, "block") == {"succeeded": 2})
         cluster.wait_for("no machine is left", lambda: all_gone(cluster), LAUNCH_S)
     for job in jobs(cluster):
         if job.name.startswith("sweep"):

@@ -319,6 +319,11 @@ class SkyConfig(ReapedCloud):
         None,
         description="s3://… or gs://…: mounted on every machine, for checkpoints; null copies them by ssh",
     )
+    network_tier: Literal["standard", "best"] = Field(
+        "standard",
+        description="best: the machines of a gang have the fastest network that SkyPilot sets up for them "
+        "(EFA on AWS, GPUDirect-TCPX on GCP's a3 machines); types without it are rented as before",
+    )
     volumes: Annotated[dict[str, Any], AfterValidator(_volumes)] = Field(
         {},
         description="what stands in for volumes of Kubernetes jobs, mounted on every machine: pvc/NAME, "

@@ -68,6 +68,7 @@ def sky_cloud(
         idle_minutes=config.idle_minutes,
         launch_limit_s=config.launch_limit,
         bucket=config.bucket,
+        network_tier=config.network_tier,
         own_prices=config.prices is not None,
         max_log=max_log,
     )

@@ -48,7 +48,10 @@ def rented(
     offer, task = machine.offer, None
     if isinstance(cloud, SkyConfig):
         place, mounts = OfferName.parse(offer.name), all_mounts(stores)
-        task = task_of(launch_spec(place, offer.nodes, cloud.idle_minutes, cloud.bucket, mounts))
+        spec = launch_spec(
+            place, offer.nodes, cloud.idle_minutes, cloud.bucket, mounts, tier=cloud.network_tier
+        )
+        task = task_of(spec)
         del task["resources"]["labels"]
     price = "" if offer.price_per_hour is None else f" at {offer.price_per_hour}/h"
     return MachinesToRent(f"{offer.title}{price}: {machine.why}", task)

@@ -19,6 +19,7 @@ from starburst.clouds.sky.access.ports import (
 from starburst.clouds.sky.journal import Journal
 from starburst.clouds.sky.machines.listing import SharedListing
 from starburst.clouds.sky.machines.naming import Naming
+from starburst.clouds.sky.machines.network_tier import STANDARD
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.runs.logs import MAX_LOG
 from starburst.clouds.sky.runs.storage import all_mounts
@@ -46,6 +47,8 @@ class SkySettings:
     launch_limit_s: float = 1800.0
     #: URL of a bucket for checkpoints that every machine mounts; None copies them to machines and back.
     bucket: str | None = None
+    #: SkyPilot's network tier for clusters of several machines.
+    network_tier: str = STANDARD
     #: The offers have prices of the user's; SkyPilot is not asked for prices.
     own_prices: bool = False
     #: Bytes of one task's output that are kept.

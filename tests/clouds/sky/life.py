@@ -15,6 +15,7 @@ from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.network_tier import STANDARD
 from starburst.clouds.sky.runs.inputs import RunInputs, ValueSource
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, InstanceReady, RunEnded
@@ -63,6 +64,7 @@ class Life:
     own_prices: bool = False
     lease_s: float = 900.0
     launch_limit_s: float = 1800.0
+    network_tier: str = STANDARD
     events: list[Event] = field(default_factory=list)
     cloud: SkyCloud = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,6 +80,7 @@ class Life:
             own_prices=self.own_prices,
             lease_s=self.lease_s,
             launch_limit_s=self.launch_limit_s,
+            network_tier=self.network_tier,
         )
         journal, clock = FileJournal(self.home / "notes"), SkyClock(wall, Pace())
         inputs = RunInputs(self.source, self.stores)

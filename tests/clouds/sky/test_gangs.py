@@ -6,8 +6,13 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from starburst.clouds.sky.access.sdk import task_of
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.machines.entry import load_machines
+from starburst.clouds.sky.machines.network_tier import BEST, STANDARD, network_tier
+from starburst.clouds.sky.offers import OfferName
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import (
     InstanceGone,
@@ -52,6 +57,34 @@ def test_its_nodes_come_and_go_as_one_and_are_paid_for_as_two(tmp_path: Path) ->
         assert not sky.alive()
 
     play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("offer", "nodes", "wanted", "asked"),
+    [
+        ("aws/us-east-1/p4d.24xlarge", 2, BEST, BEST),
+        ("aws/us-east-1/us-east-1a/p4d.24xlarge/spot", 8, BEST, BEST),
+        ("aws/us-east-1/p4d.24xlarge", 1, BEST, ""),  # it has nobody to talk to
+        ("aws/us-east-1/p4d.24xlarge", 2, STANDARD, ""),
+        ("gcp/us-central1/a3-highgpu-8g", 2, BEST, BEST),
+        ("gcp/us-central1/a2-highgpu-1g", 2, BEST, ""),  # SkyPilot would fail to launch it
+        ("azure/eastus/Standard_ND96asr_v4", 2, BEST, ""),  # and refuse this
+    ],
+)
+def test_a_gang_has_the_fast_network_where_its_offer_has_it(
+    offer: str, nodes: int, wanted: str, asked: str
+) -> None:
+    assert network_tier(OfferName.parse(offer), nodes, wanted) == asked
+
+
+def test_the_network_that_the_config_asks_for_is_launched_for_gangs_only(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, "i-1", offer=OFFER.times(2))
+        await ready(life, "i-2", offer=OFFER)
+        tasks = [task_of(spec)["resources"] for spec in sky.clusters_known.values()]
+        assert [task.get("network_tier") for task in tasks] == ["best", None]
+
+    play(tmp_path, story, network_tier=BEST)
 
 
 def test_each_task_is_told_where_the_others_are(tmp_path: Path) -> None:

@@ -36,11 +36,25 @@ case "$1 $2" in
       echo "RuntimeError: Request failed with status code 500: No available agent to submit job" >&2
       exit 1
     fi
-    while [ "$1" != -- ]; do shift; done; shift; "$@" || exit 1; exit 0 ;;
+    [ "$PYTHONUNBUFFERED" = 1 ] || exit 8  # else the program's words came with its end only
+    while [ "$1" != -- ]; do shift; done; shift
+    python3 -c 'import os, signal, sys
+os.setsid()
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])' "$@" &
+    echo $! >"$NODES.job"
+    [ -z "$STOPPED" ] || { sleep 1; kill 0; }
+    wait $! || exit 1
+    exit 0 ;;
+  "job stop") kill -- "-$(cat "$NODES.job")"; exit 0 ;;
   *) exit 9 ;;
 esac
-echo "$*" >"$NODES/$name"
-exec sleep 600
+echo "$* pid $$" >"$NODES/$name"
+[ "$name" = head ] || exec sleep 600
+port=${*#*--port=}
+exec python3 -c 'import socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+time.sleep(600)' "${port%% *}"
 """
 MODULE = """
 import json
@@ -111,6 +125,8 @@ def test_the_program_runs_once_on_a_ray_of_all_tasks_which_ends_with_it(
     assert f"start --head --port={port}" in starts[0]
     assert f"start --address=127.0.0.1:{port}" in starts[1]
     assert all("--num-gpus=0 --num-cpus=1" in start for start in starts)
+    # SkyPilot's Ray on a rented machine has the usual port of agents, without which nothing is submitted.
+    assert all("--dashboard-agent-listen-port=0" in start for start in starts)
 
 
 def test_a_head_that_ends_before_all_nodes_are_there_is_started_again(
@@ -122,11 +138,24 @@ def test_a_head_that_ends_before_all_nodes_are_there_is_started_again(
 
 
 def test_a_head_that_does_not_end_is_killed(tmp_path: Path, stand_in: StandIn) -> None:
-    stubborn = STAND_IN.replace("exec sleep 600", "trap '' TERM; while :; do sleep 1; done")
+    stubborn = STAND_IN.replace("port=${", "trap '' TERM; while :; do sleep 1; done; port=${", 1)
     (stand_in.programs / "ray").write_text(stubborn)
     env = (*stand_in.environment(api=True), ("STARBURST_RAY_END_S", "1"))
     (code, out, errors), _ = run_all(job("echo", "run", env=env), tmp_path)
     assert (code, out) == (0, "run\n"), errors
+
+
+def test_a_stop_leaves_ray_to_the_program_until_it_has_saved(tmp_path: Path, stand_in: StandIn) -> None:
+    """The SIGTERM of a site goes to all processes of a task's session; here the program sends it."""
+    script = """
+    trap 'sleep .5; for node in $(sed "s/.* pid //" "$NODES"/*); do kill -0 $node && echo up; done; exit' TERM
+    kill 0
+    while :; do sleep .1; done
+    """
+    (code, out, errors), _ = run_all(job("sh", "-c", script, env=stand_in.environment(api=True)), tmp_path)
+    assert (code, out) == (0, "up\nup\n"), errors
+    for node in stand_in.nodes.iterdir():
+        assert not Path("/proc", node.read_text().split(" pid ")[1].strip()).exists()
 
 
 def test_a_ray_that_does_not_start_fails_the_job_with_its_words(tmp_path: Path, stand_in: StandIn) -> None:

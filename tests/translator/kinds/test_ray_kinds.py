@@ -153,3 +153,19 @@ def test_the_entrypoint_runs_by_rays_job_submission_or_beside_the_head(
     assert out.startswith("hello at 127.0.0.1:")
     assert [other[0] for other in others] == [0, 0]
     assert ("job submission is not installed" in errors) is not api
+
+
+@pytest.mark.processes
+def test_a_stop_goes_to_the_entrypoint_and_its_last_words_are_in_the_log(
+    tmp_path: Path, stand_in: StandIn
+) -> None:
+    """The SIGTERM of a site goes to all processes of a task's session, so to what follows the log, too."""
+    env = [{"name": name, "value": value} for name, value in stand_in.environment(api=True)]
+    env.append({"name": "STOPPED", "value": "1"})
+    manifest = copy.deepcopy(RAY_JOB)
+    manifest["spec"]["entrypoint"] = "trap 'sleep 1; echo saved; exit 0' TERM; while :; do sleep .1; done"
+    cluster = manifest["spec"]["rayClusterSpec"]
+    for each in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        each["template"]["spec"]["containers"][0]["env"] = env
+    (_, out, errors), *_ = run_all(read(manifest), tmp_path)
+    assert out == "saved\n", errors

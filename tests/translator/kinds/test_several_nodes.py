@@ -37,7 +37,10 @@ def run_all(item: Submission, where: Path) -> list[tuple[int, str, str]]:
         env |= {"CUDA_VISIBLE_DEVICES": "4,5", "RANK": str(rank)}
         command = item.workload.command
         pipe = subprocess.PIPE
-        processes.append(subprocess.Popen(command, cwd=home, env=env, stdout=pipe, stderr=pipe, text=True))
+        task = subprocess.Popen(
+            command, cwd=home, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        )
+        processes.append(task)
     try:
         outputs = [process.communicate(timeout=200) for process in processes]
     finally:

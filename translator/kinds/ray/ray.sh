@@ -19,9 +19,37 @@ own=$(printf '%s\n' "$STARBURST_RAY_OPTIONS" | {
     rank=$((rank - count))
   done
 })
-common="--block --min-worker-port=0 --max-worker-port=0 --disable-usage-stats $at $own"
+common="--block --min-worker-port=0 --max-worker-port=0 --dashboard-agent-listen-port=0 --disable-usage-stats $at $own"
+# A site's SIGTERM may go to all processes of a session at once. Ray is in one of its own, as the program has its grace
+# to save on it.
+apart() { exec python3 -c 'import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+lives() { case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|"") return 1 ;; esac; }
+# Ray's own end may hang once a part of it is gone.
+end() {
+  kill "$1" 2>/dev/null
+  left=${STARBURST_RAY_END_S:-20}
+  while lives "$1"; do
+    [ "$left" -gt 0 ] || kill -9 "-$1" "$1" 2>/dev/null
+    left=$((left - 1))
+    sleep 1
+  done
+  wait "$1"
+}
+# A node of Ray ends with its head, not before.
+head_answers() {
+  python3 -c 'import socket, sys
+host, _, port = sys.argv[1].rpartition(":")
+socket.create_connection((host, int(port)), 5).close()' "$RAY_ADDRESS" 2>/dev/null
+}
 if [ "$mode" = join ]; then
-  until eval "ray start --address=$RAY_ADDRESS $common"; do sleep 1; done
+  trap ending=1 TERM INT
+  while [ -z "$ending" ]; do
+    eval "apart ray start --address=$RAY_ADDRESS $common" & ray=$!
+    while [ -z "$ending" ] && lives "$ray"; do sleep 1; done
+    [ -n "$ending" ] || ! wait "$ray" || exit 0
+  done
+  while head_answers; do sleep 1; done
+  end "$ray"
   exit
 fi
 # Several Rays may share a machine: the usual ports if they are free, and no fixed range of ports for workers.
@@ -50,9 +78,10 @@ stop() {
 }
 trap stop TERM INT
 # Ray's agents, which run what is submitted, come up after all else: until then Ray refuses it.
+# Unbuffered, or what the program says came with its end only: the output is no terminal.
 submit() {
   tries=0
-  until ray job submit "$@" 2>"$where.said"; do
+  until PYTHONUNBUFFERED=1 ray job submit "$@" 2>"$where.said"; do
     tries=$((tries + 1))
     if ! grep -q "No available agent" "$where.said" || [ "$tries" -gt 300 ] || [ -e "$where.stop" ]; then
       cat "$where.said" >&2
@@ -63,7 +92,7 @@ submit() {
   cat "$where.said" >&2
 }
 start_head() {
-  eval "exec ray start --head --port=$port --ray-client-server-port=$clients --temp-dir=$where $common" \
+  eval "apart ray start --head --port=$port --ray-client-server-port=$clients --temp-dir=$where $common" \
     >>"$where.log" 2>&1 &
   ray=$!
 }
@@ -73,17 +102,6 @@ if [ "$nodes" -gt 1 ]; then
  \"relative\": 1, \"label\": 0, \"kill_all\": 1, \"gpus_per_task\": 0}" starburst-ray join "" >>"$where.log" 2>&1 &
   workers=$!
 fi
-# Ray's own end may hang once a part of it is gone.
-end() {
-  kill "$1" 2>/dev/null
-  left=${STARBURST_RAY_END_S:-20}
-  until case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in Z*|"") ;; *) false ;; esac; do
-    [ "$left" -gt 0 ] || kill -9 "$1" 2>/dev/null
-    left=$((left - 1))
-    sleep 1
-  done
-  wait "$1"
-}
 # Until all nodes are there; exit code 4 if they do not come, others if the head has ended or does not answer.
 all_nodes() {
   python3 - "$nodes" "$ray" <<'END'
@@ -137,7 +155,8 @@ if [ -z "$ending" ]; then
       set -- --submission-id "$job" -- sh -c "($*
 ); code=\$?; echo \$code >$where.code; exit \$code"
       [ -z "$runtime_env" ] || set -- --runtime-env-json "$runtime_env" "$@"
-      submit "$@" & program=$! ;;
+      # What follows the log stays for what the program says while it ends.
+      (trap '' TERM INT; submit "$@") & program=$! ;;
     *) "$@" & program=$! ;;
   esac
   [ -z "$ending" ] || stop  # a signal came meanwhile

@@ -24,7 +24,7 @@ RESOURCES = Fields(
         "instance_type": _CHOSEN,
         "labels": "machines are shared by jobs and have labels of Starburst's",
         "local_disk": _CHOSEN,
-        "network_tier": _CHOSEN,
+        "network_tier": "the network of all gangs is that of cloud.network_tier in the config",
         "ports": "ports of a job are not opened to the outside",
         "priority_class": "priority classes are not used; write a priority",
     },

@@ -155,6 +155,8 @@ class LaunchSpec:
     #: Path and store of all other mounts.
     mounts: tuple[tuple[str, CloudStorage], ...] = ()
     nodes: int = 1
+    #: SkyPilot's `network_tier`, or "" for that of its default.
+    network_tier: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,7 @@ def task_of(spec: LaunchSpec) -> dict[str, Any]:
             "instance_type": spec.instance_type,
             "use_spot": spec.spot,
             "labels": dict(spec.labels),
+            **({"network_tier": spec.network_tier} if spec.network_tier else {}),
             "autostop": {"idle_minutes": spec.idle_minutes, "down": True},
         },
         "num_nodes": spec.nodes if spec.nodes > 1 else None,

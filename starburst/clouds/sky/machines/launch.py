@@ -26,6 +26,7 @@ from starburst.clouds.sky.access.ports import (
     SkyUnreachableError,
 )
 from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.machines.network_tier import network_tier
 from starburst.clouds.sky.machines.observer import CloudObserver
 from starburst.clouds.sky.machines.teardown import clear
 from starburst.clouds.sky.offers import OfferName
@@ -130,8 +131,10 @@ def launch_spec(
     idle_minutes: int,
     bucket: str | None,
     mounts: tuple[tuple[str, CloudStorage], ...],
+    *,
+    tier: str,
 ) -> LaunchSpec:
-    """What is launched for an offer, but for the cluster's name and its labels."""
+    """What is launched for an offer, but for the cluster's name and labels; `tier`: cloud.network_tier."""
     return LaunchSpec(
         cluster="",
         infra=place.infra,
@@ -142,6 +145,7 @@ def launch_spec(
         bucket=bucket,
         mounts=mounts,
         nodes=nodes,
+        network_tier=network_tier(place, nodes, tier),
     )
 
 
@@ -154,7 +158,14 @@ def _spec(machine: RentedMachine) -> LaunchSpec:
     settings = context.settings
     expiry = context.clock.wall() + settings.lease_s + 60 * settings.idle_minutes
     labels = context.naming.labels(machine.id, machine.entry.asked_at, expiry)
-    spec = launch_spec(place, machine.entry.nodes, settings.idle_minutes, settings.bucket, context.mounts)
+    spec = launch_spec(
+        place,
+        machine.entry.nodes,
+        settings.idle_minutes,
+        settings.bucket,
+        context.mounts,
+        tier=settings.network_tier,
+    )
     return replace(spec, cluster=machine.cluster, labels=labels)
 
 
