@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -100,6 +101,13 @@ def test_the_state_of_starburst_never_goes_along(tmp_path: Path, monkeypatch: py
     assert packed(tmp_path / "state/cluster/job/work")[0] == ["work/b.py"], "a job may submit its directory"
     with pytest.raises(UserError, match="is the whole of your home, of Starburst's"):
         packed(tmp_path / "state")
+
+
+def test_a_name_that_is_no_text_goes_along_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"caf\xe9")).write_text("coffee")
+    archive = SubmittersFiles().packed([WantedPath(str(tmp_path), "work", NAMES)])
+    listed = subprocess.run(["tar", "tzf", "-"], input=archive, capture_output=True, check=True)
+    assert (listed.stdout, listed.stderr) == (b"work/caf\\351\n", b"")
 
 
 def test_files_that_are_written_meanwhile_are_no_error(
