@@ -68,16 +68,18 @@ def build(
     inbox: ProgressInbox | None = None,
     held: HomeLock | None = None,
     election: Election | None = None,
+    resumed: Scheduler | None = None,
 ) -> Controller:
-    """A controller that resumes from the store. The config is stored too, for the other commands.
+    """A controller that goes on from the store. The config is stored too, for the other commands.
 
+    `resumed`: what `resume` has loaded, if the caller did that in another thread; None loads it here.
     Progress that other threads put into `inbox` is reported while it runs. `held`, this process's lock of the
     home, shows shortages to other processes. `election`: what it leads by; None if none else can run.
 
     Raises:
         UserError: an extra that the config needs is not installed, or jobs live on a cluster of another kind.
     """
-    scheduler = resume(config.settings(), store)
+    scheduler = resume(config.settings(), store) if resumed is None else resumed
     _refuse_to_leave_behind(store, scheduler, config)
     open_books(store, scheduler, max(scheduler.state.now, queries.pace(store).scheduler_time(time.time())))
     store.set_fact("config", config.model_dump(mode="json", exclude={"store", "notify", "smtp"}))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
@@ -28,6 +29,11 @@ class Leaver:
     until: float
     #: Instances whose total throughput would fall if it joined them.
     shuns: frozenset[str] = frozenset()
+
+    @property
+    def shape(self) -> Hashable:
+        """All but its end that decides which instances it may join."""
+        return self.job.tasks, self.job.spread, self.job.offer_rules, self.shuns
 
 
 @dataclass(slots=True)
@@ -169,8 +175,11 @@ class Fleet:
         the expected end of the last job on each instance.
         """
         packed, rest = Packed(), []
+        first = min((leaver.until for leaver in leavers), default=inf)
+        needed = [machine for machine in self.instances.values() if busy_until.get(machine.id, 0.0) >= first]
+        search = JoinSearch(self, busy_until, needed if self.shares else ())
         for leaver in leavers:
-            slots = self.join(leaver, busy_until) if self.shares else ()
+            slots = search.slots(leaver)
             if slots:
                 packed.joined.add(leaver.job.id)
                 self._assign(leaver.job.id, slots, packed, now)
@@ -338,6 +347,32 @@ class Fleet:
         del self.instances[record.id]
         self.troubled.discard(record.id)
         return record.shares(ended_at)
+
+
+class JoinSearch:
+    """`Fleet.join` for one job after the other, while no instance gains room.
+
+    A job finds no place where one of its shape, that ends no later, found none: so thousands alike cost one
+    look.
+    """
+
+    def __init__(
+        self, fleet: Fleet, busy_until: Mapping[str, float], among: Collection[InstanceRecord]
+    ) -> None:
+        self._fleet = fleet
+        self._busy_until = busy_until
+        self._among = among
+        #: Shape → the earliest expected end of a job of it that found no place.
+        self._refused: dict[Hashable, float] = {}
+
+    def slots(self, leaver: Leaver) -> tuple[Slot, ...]:
+        """Slots on one of the instances, as `Fleet.join` says."""
+        if not self._among or leaver.until >= self._refused.get(leaver.shape, inf):
+            return ()
+        found = self._fleet.join(leaver, self._busy_until, self._among)
+        if not found:
+            self._refused[leaver.shape] = leaver.until
+        return found
 
 
 def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:

@@ -14,7 +14,7 @@ from starburst.core.model.actions import LaunchInstance, PrepareRun, Slot, place
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason
-from starburst.core.parts.fleet import Leaver, Packed
+from starburst.core.parts.fleet import JoinSearch, Leaver, Packed
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import confine, keep, leave
@@ -91,9 +91,11 @@ def join_spare(state: State) -> None:
     changed = _roomy(state, unseen.machines, busy)
     roomy = _roomy(state, state.fleet.instances, busy) if unseen.jobs else changed
     fresh = {record.id for record in unseen.jobs}
+    # What joins takes room, and none is given back meanwhile.
+    old, new = JoinSearch(state.fleet, busy, changed), JoinSearch(state.fleet, busy, roomy)
     for record in sorted(state.queue if changed else unseen.jobs, key=lambda job: (job.order_key, job.seq)):
         if record.id in state.queue and _may_join(record):
-            _join(state, record, busy, roomy if record.id in fresh else changed)
+            _join(state, record, new if record.id in fresh else old)
     state.fleet.spare.take()  # what joined leaves less room
 
 
@@ -109,14 +111,12 @@ def _may_join(record: JobRecord) -> bool:
     return free_to_go and record.job.max_wait_s is None and not isinf(record.deadline)
 
 
-def _join(
-    state: State, record: JobRecord, busy: Mapping[str, float], machines: Sequence[InstanceRecord]
-) -> None:
+def _join(state: State, record: JobRecord, search: JoinSearch) -> None:
     """Offload the job onto one of the machines, if its run fits there and adds nothing to the bill."""
     until = state.now + unsaved_s(record, state.runtime_s(record.job))
-    if not state.fleet.join(Leaver(record.job, until), busy, machines):
+    if not search.slots(Leaver(record.job, until)):
         return
-    slots = state.fleet.join(Leaver(record.job, until, slowed_by(state, record.job)), busy, machines)
+    slots = search.slots(Leaver(record.job, until, slowed_by(state, record.job)))
     if not slots:
         return
     leave(state, record, LeaveReason.SPARE)
