@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
 from starburst.core.parts.instance_record import InstanceRecord
+from starburst.core.parts.join_search import JoinSearch, Leaver
 from starburst.core.parts.spare_room import SpareRoom
 from starburst.domain.cloud import InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.domain.value import value
-from starburst.policy.image_pulls import pull_cost
 from starburst.policy.packing.gangs import GangMachine, gang_machine
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
-
-
-@value
-class Leaver:
-    """A job that leaves for the cloud, and its expected end if it starts now."""
-
-    job: Job
-    until: float
-    #: Instances whose total throughput would fall if it joined them.
-    shuns: frozenset[str] = frozenset()
-
-    @property
-    def shape(self) -> Hashable:
-        """All but its end that decides which instances it may join."""
-        return self.job.tasks, self.job.spread, self.job.offer_rules, self.shuns
 
 
 @dataclass(slots=True)
@@ -176,8 +160,7 @@ class Fleet:
         """
         packed, rest = Packed(), []
         first = min((leaver.until for leaver in leavers), default=inf)
-        needed = [machine for machine in self.instances.values() if busy_until.get(machine.id, 0.0) >= first]
-        search = JoinSearch(self, busy_until, needed if self.shares else ())
+        search = self.search(busy_until, self._needed(busy_until, first) if self.shares else ())
         for leaver in leavers:
             slots = search.slots(leaver)
             if slots:
@@ -258,39 +241,17 @@ class Fleet:
         self.memory = plan.memory
         return plan
 
-    def join(
-        self,
-        leaver: Leaver,
-        busy_until: Mapping[str, float],
-        among: Iterable[InstanceRecord] | None = None,
-    ) -> tuple[Slot, ...]:
-        """Slots on an instance needed for longer anyway, the tightest fit; () if none holds all tasks.
+    def join(self, leaver: Leaver, busy_until: Mapping[str, float]) -> tuple[Slot, ...]:
+        """Slots on an instance needed for longer anyway, the tightest fit; () if none holds all tasks."""
+        return self.search(busy_until, self._needed(busy_until, leaver.until)).slots(leaver)
 
-        `among`: the instances to look at; all if None.
-        An instance of several machines belongs to the gang that it was rented for.
-        """
-        if leaver.job.spread and len(leaver.job.tasks) > 1:
-            return ()
-        fitting = [
-            instance
-            for instance in (self.instances.values() if among is None else among)
-            if busy_until.get(instance.id, 0.0) >= leaver.until
-            and instance.is_sound
-            and instance.offer.nodes == 1
-            and instance.held.keys() == set(instance.job_ids)
-            and instance.id not in leaver.shuns
-            and leaver.job.offer_rules.admits(instance.offer)
-            and leaver.job.resources.fits(instance.free)
-        ]
-        if not fitting:
-            return ()
-        place = min(fitting, key=lambda instance: self._distance(leaver.job, instance))
-        return tuple(Slot(rank, place.id, demand) for rank, demand in enumerate(leaver.job.tasks))
+    def search(self, busy_until: Mapping[str, float], among: Iterable[InstanceRecord]) -> JoinSearch:
+        """`join` for many jobs, on some of the instances."""
+        return JoinSearch(among, busy_until, self.pull_s)
 
-    def _distance(self, job: Job, instance: InstanceRecord) -> tuple[int, float]:
-        """What the pull of the job's image there costs, micro-dollars; of equal ones the tightest fit."""
-        cost = pull_cost(self.pull_s(job, instance), instance.rate, instance.share_of(job.resources))
-        return cost.micro_usd, instance.free.largest_share(instance.offer.resources)
+    def _needed(self, busy_until: Mapping[str, float], until: float) -> Iterator[InstanceRecord]:
+        """The instances that other jobs need at least until then."""
+        return (each for each in self.instances.values() if busy_until.get(each.id, 0.0) >= until)
 
     def pull_s(self, job: Job, instance: InstanceRecord) -> float:
         """Seconds that a job would wait on a running instance for the pull of its image."""
@@ -347,32 +308,6 @@ class Fleet:
         del self.instances[record.id]
         self.troubled.discard(record.id)
         return record.shares(ended_at)
-
-
-class JoinSearch:
-    """`Fleet.join` for one job after the other, while no instance gains room.
-
-    A job finds no place where one of its shape, that ends no later, found none: so thousands alike cost one
-    look.
-    """
-
-    def __init__(
-        self, fleet: Fleet, busy_until: Mapping[str, float], among: Collection[InstanceRecord]
-    ) -> None:
-        self._fleet = fleet
-        self._busy_until = busy_until
-        self._among = among
-        #: Shape → the earliest expected end of a job of it that found no place.
-        self._refused: dict[Hashable, float] = {}
-
-    def slots(self, leaver: Leaver) -> tuple[Slot, ...]:
-        """Slots on one of the instances, as `Fleet.join` says."""
-        if not self._among or leaver.until >= self._refused.get(leaver.shape, inf):
-            return ()
-        found = self._fleet.join(leaver, self._busy_until, self._among)
-        if not found:
-            self._refused[leaver.shape] = leaver.until
-        return found
 
 
 def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:
