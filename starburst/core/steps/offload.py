@@ -27,7 +27,7 @@ from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 
 #: Largest number of jobs that one step packs: nothing else is decided meanwhile.
-PACKED_PER_STEP = 1_000
+PACKED_PER_STEP = 5_000
 
 
 def pack_at(state: State) -> float:
