@@ -72,9 +72,8 @@ def build(
 ) -> Controller:
     """A controller that goes on from the store. The config is stored too, for the other commands.
 
-    `resumed`: what `resume` has loaded, if the caller did that in another thread; None loads it here.
-    Progress that other threads put into `inbox` is reported while it runs. `held`, this process's lock of the
-    home, shows shortages to other processes. `election`: what it leads by; None if none else can run.
+    Progress in `inbox` is reported while it runs. `held`, this process's lock of the home, shows shortages to
+    others. `election`: what it leads by; None if it is alone. `resumed`: what `resume` has loaded elsewhere.
 
     Raises:
         UserError: an extra that the config needs is not installed, or jobs live on a cluster of another kind.
@@ -85,16 +84,15 @@ def build(
     store.set_fact("config", config.model_dump(mode="json", exclude={"store", "notify", "smtp"}))
     pace, wall = _pace(store, config), steady_wall()
 
-    def now() -> float:
-        return max(scheduler.state.now, pace.scheduler_time(wall()))
-
     async def forget(jobs: Collection[str], machines: Collection[str]) -> None:
         if config.home.keep:
             await prune(home, time.time() - config.home.keep, jobs, machines)
 
     fence = NO_FENCE if election is None else election.fence
     cluster = _cluster(home, config, store, scheduler, held=held, election=election)
-    cloud = cloud_of(home, config, store, pace, now, fence=fence)
+    cloud = cloud_of(
+        home, config, store, pace, lambda: max(scheduler.state.now, pace.scheduler_time(wall())), fence=fence
+    )
     patience = ShortageRetry() if held is None else ShortageRetry(held.tell)
     beside = [
         _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud}),
