@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.parts.fleet import Fleet, Leaver
+from starburst.core.parts.fleet import Fleet
+from starburst.core.parts.join_search import Leaver
 from starburst.domain.money import Money
 from starburst.policy.cost_allocation import Use
 from starburst.policy.packing.packers.none import NoPacking

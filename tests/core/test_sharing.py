@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from starburst.core.parts.fleet import Fleet
 from starburst.core.parts.instance_record import InstanceRecord
+from starburst.core.steps import offload
 from starburst.core.views.restoring import restore
 from starburst.domain.money import Money
 from starburst.policy.cost_allocation import Use
@@ -38,6 +39,19 @@ def test_who_leaves_waits_a_moment_for_company() -> None:
     assert desk.submit(job("c", cloud="only"), job("d", cloud="only")) == []
     assert desk.scheduler.next_wakeup() == 30
     assert launches(desk.wait(10)) == ["big"]
+
+
+def test_more_jobs_than_a_step_packs_are_packed_in_several_steps_of_one_instant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(offload, "PACKED_PER_STEP", 4)
+    desk = Desk(offers=[BIG, SMALL], packer="eva", pack_window_s=30.0)
+    desk.submit(*(job(f"j{n}", cloud="only") for n in range(10)))
+    steps = []
+    while desk.scheduler.next_wakeup() == 30:
+        steps.append(launches(desk.scheduler.handle((), 30.0)))
+    assert steps == [["big"], ["big"], ["small", "small"]]
+    assert all(desk.nodes_of(f"j{n}") for n in range(10))
 
 
 def test_who_is_cancelled_while_it_waits_for_company_rents_nothing() -> None:

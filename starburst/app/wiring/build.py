@@ -68,23 +68,21 @@ def build(
     inbox: ProgressInbox | None = None,
     held: HomeLock | None = None,
     election: Election | None = None,
+    resumed: Scheduler | None = None,
 ) -> Controller:
-    """A controller that resumes from the store. The config is stored too, for the other commands.
+    """A controller that goes on from the store. The config is stored too, for the other commands.
 
-    Progress that other threads put into `inbox` is reported while it runs. `held`, this process's lock of the
-    home, shows shortages to other processes. `election`: what it leads by; None if none else can run.
+    Progress in `inbox` is reported while it runs. `held`, this process's lock of the home, shows shortages to
+    others. `election`: what it leads by; None if it is alone. `resumed`: what `resume` has loaded elsewhere.
 
     Raises:
         UserError: an extra that the config needs is not installed, or jobs live on a cluster of another kind.
     """
-    scheduler = resume(config.settings(), store)
+    scheduler = resume(config.settings(), store) if resumed is None else resumed
     _refuse_to_leave_behind(store, scheduler, config)
     open_books(store, scheduler, max(scheduler.state.now, queries.pace(store).scheduler_time(time.time())))
     store.set_fact("config", config.model_dump(mode="json", exclude={"store", "notify", "smtp"}))
     pace, wall = _pace(store, config), steady_wall()
-
-    def now() -> float:
-        return max(scheduler.state.now, pace.scheduler_time(wall()))
 
     async def forget(jobs: Collection[str], machines: Collection[str]) -> None:
         if config.home.keep:
@@ -92,7 +90,9 @@ def build(
 
     fence = NO_FENCE if election is None else election.fence
     cluster = _cluster(home, config, store, scheduler, held=held, election=election)
-    cloud = cloud_of(home, config, store, pace, now, fence=fence)
+    cloud = cloud_of(
+        home, config, store, pace, lambda: max(scheduler.state.now, pace.scheduler_time(wall())), fence=fence
+    )
     patience = ShortageRetry() if held is None else ShortageRetry(held.tell)
     beside = [
         _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud}),

@@ -23,6 +23,7 @@ from starburst.app.daemon.progress_inbox import ProgressInbox
 from starburst.app.leadership.election import Election, replica_name
 from starburst.app.leadership.shared_home import check_home, note_home
 from starburst.app.wiring.build import BUSY_MS, build
+from starburst.app.wiring.resuming import resume
 from starburst.cli.service.config import parts_of
 from starburst.policy.waiting import hours
 from starburst.store.leader import LeaderClaim, epoch_fence
@@ -86,8 +87,16 @@ class Replica:
                 return
         self.store.fence = epoch_fence(election.epoch)
         note_home(self.home, self.store)
+        # A long queue takes many seconds to load. The event loop goes on: the API hears that it does.
+        resumed = await self.store.in_order(partial(resume, self.config.settings(), self.store))
         controller = build(
-            self.home, self.config, self.store, inbox=self._inbox, held=self.held, election=election
+            self.home,
+            self.config,
+            self.store,
+            inbox=self._inbox,
+            held=self.held,
+            election=election,
+            resumed=resumed,
         )
         gc.freeze()  # a full collection would walk all jobs that were loaded
         jobs = len(controller.scheduler.state.jobs)

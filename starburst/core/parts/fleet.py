@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
 from starburst.core.parts.instance_record import InstanceRecord
+from starburst.core.parts.join_search import JoinSearch, Leaver
 from starburst.core.parts.spare_room import SpareRoom
 from starburst.domain.cloud import InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.domain.value import value
-from starburst.policy.image_pulls import pull_cost
 from starburst.policy.packing.gangs import GangMachine, gang_machine
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
-
-
-@value
-class Leaver:
-    """A job that leaves for the cloud, and its expected end if it starts now."""
-
-    job: Job
-    until: float
-    #: Instances whose total throughput would fall if it joined them.
-    shuns: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -169,8 +159,10 @@ class Fleet:
         the expected end of the last job on each instance.
         """
         packed, rest = Packed(), []
+        first = min((leaver.until for leaver in leavers), default=inf)
+        search = self.search(busy_until, self._needed(busy_until, first) if self.shares else ())
         for leaver in leavers:
-            slots = self.join(leaver, busy_until) if self.shares else ()
+            slots = search.slots(leaver)
             if slots:
                 packed.joined.add(leaver.job.id)
                 self._assign(leaver.job.id, slots, packed, now)
@@ -249,39 +241,17 @@ class Fleet:
         self.memory = plan.memory
         return plan
 
-    def join(
-        self,
-        leaver: Leaver,
-        busy_until: Mapping[str, float],
-        among: Iterable[InstanceRecord] | None = None,
-    ) -> tuple[Slot, ...]:
-        """Slots on an instance needed for longer anyway, the tightest fit; () if none holds all tasks.
+    def join(self, leaver: Leaver, busy_until: Mapping[str, float]) -> tuple[Slot, ...]:
+        """Slots on an instance needed for longer anyway, the tightest fit; () if none holds all tasks."""
+        return self.search(busy_until, self._needed(busy_until, leaver.until)).slots(leaver)
 
-        `among`: the instances to look at; all if None.
-        An instance of several machines belongs to the gang that it was rented for.
-        """
-        if leaver.job.spread and len(leaver.job.tasks) > 1:
-            return ()
-        fitting = [
-            instance
-            for instance in (self.instances.values() if among is None else among)
-            if busy_until.get(instance.id, 0.0) >= leaver.until
-            and instance.is_sound
-            and instance.offer.nodes == 1
-            and instance.held.keys() == set(instance.job_ids)
-            and instance.id not in leaver.shuns
-            and leaver.job.offer_rules.admits(instance.offer)
-            and leaver.job.resources.fits(instance.free)
-        ]
-        if not fitting:
-            return ()
-        place = min(fitting, key=lambda instance: self._distance(leaver.job, instance))
-        return tuple(Slot(rank, place.id, demand) for rank, demand in enumerate(leaver.job.tasks))
+    def search(self, busy_until: Mapping[str, float], among: Iterable[InstanceRecord]) -> JoinSearch:
+        """`join` for many jobs, on some of the instances."""
+        return JoinSearch(among, busy_until, self.pull_s)
 
-    def _distance(self, job: Job, instance: InstanceRecord) -> tuple[int, float]:
-        """What the pull of the job's image there costs, micro-dollars; of equal ones the tightest fit."""
-        cost = pull_cost(self.pull_s(job, instance), instance.rate, instance.share_of(job.resources))
-        return cost.micro_usd, instance.free.largest_share(instance.offer.resources)
+    def _needed(self, busy_until: Mapping[str, float], until: float) -> Iterator[InstanceRecord]:
+        """The instances that other jobs need at least until then."""
+        return (each for each in self.instances.values() if busy_until.get(each.id, 0.0) >= until)
 
     def pull_s(self, job: Job, instance: InstanceRecord) -> float:
         """Seconds that a job would wait on a running instance for the pull of its image."""

@@ -8,14 +8,16 @@ refers to the same instance. The jobs start once all their instances are ready.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from math import inf, isinf
 
 from starburst.core.model.actions import LaunchInstance, PrepareRun, Slot, places
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason
-from starburst.core.parts.fleet import Leaver, Packed
+from starburst.core.parts.fleet import Packed
 from starburst.core.parts.instance_record import InstanceRecord
+from starburst.core.parts.join_search import JoinSearch, Leaver
 from starburst.core.state import State
 from starburst.core.steps.admission import confine, keep, leave
 from starburst.core.steps.budget_enforcement import afford
@@ -24,12 +26,15 @@ from starburst.core.steps.run_lifecycle import place, start
 from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 
+#: Largest number of jobs that one step packs: nothing else is decided meanwhile.
+PACKED_PER_STEP = 5_000
+
 
 def pack_at(state: State) -> float:
-    """End of the present pack window; infinity while no job is leaving."""
+    """End of the present pack window, or now if it is past; infinity while no job is leaving."""
     if not state.departing:
         return inf
-    return min(state.departing.values()) + state.settings.pack_window_s
+    return max(state.now, min(state.departing.values()) + state.settings.pack_window_s)
 
 
 def recall(state: State) -> None:
@@ -48,15 +53,17 @@ def recall(state: State) -> None:
 
 
 def pack(state: State) -> None:
-    """At the end of the pack window, assign instances to all leaving jobs.
+    """At the end of the pack window, assign instances to the leaving jobs, PACKED_PER_STEP of them at most.
 
+    The others follow in the next step of the same instant, and may join what these rented.
     Jobs that their cluster or a cap keeps from leaving, or that no offer holds, go back to the queue. The
     other jobs join instances that are needed for longer anyway, or the packer chooses what to rent for them.
     """
     if pack_at(state) > state.now:
         return
-    waiting = [state.jobs[job_id] for job_id in state.departing]
-    state.departing.clear()
+    waiting = [state.jobs[job_id] for job_id in islice(state.departing, PACKED_PER_STEP)]
+    for record in waiting:
+        del state.departing[record.id]
     for record in waiting:
         if record.confined:  # set after it began to leave
             confine(state, record)
@@ -91,9 +98,12 @@ def join_spare(state: State) -> None:
     changed = _roomy(state, unseen.machines, busy)
     roomy = _roomy(state, state.fleet.instances, busy) if unseen.jobs else changed
     fresh = {record.id for record in unseen.jobs}
+    # What joins takes room, and none is given back meanwhile.
+    new = state.fleet.search(busy, roomy)
+    old = new.among(changed)
     for record in sorted(state.queue if changed else unseen.jobs, key=lambda job: (job.order_key, job.seq)):
         if record.id in state.queue and _may_join(record):
-            _join(state, record, busy, roomy if record.id in fresh else changed)
+            _join(state, record, new if record.id in fresh else old)
     state.fleet.spare.take()  # what joined leaves less room
 
 
@@ -109,14 +119,12 @@ def _may_join(record: JobRecord) -> bool:
     return free_to_go and record.job.max_wait_s is None and not isinf(record.deadline)
 
 
-def _join(
-    state: State, record: JobRecord, busy: Mapping[str, float], machines: Sequence[InstanceRecord]
-) -> None:
+def _join(state: State, record: JobRecord, search: JoinSearch) -> None:
     """Offload the job onto one of the machines, if its run fits there and adds nothing to the bill."""
     until = state.now + unsaved_s(record, state.runtime_s(record.job))
-    if not state.fleet.join(Leaver(record.job, until), busy, machines):
+    if not search.slots(Leaver(record.job, until)):
         return
-    slots = state.fleet.join(Leaver(record.job, until, slowed_by(state, record.job)), busy, machines)
+    slots = search.slots(Leaver(record.job, until, slowed_by(state, record.job)))
     if not slots:
         return
     leave(state, record, LeaveReason.SPARE)

@@ -113,6 +113,11 @@ def save_run(journal: Journal, entry: RunEntry) -> None:
     journal.put(key, {"key": key, **asdict(entry)})
 
 
+def drop_run(journal: Journal, entry: RunEntry) -> None:
+    """Remove the entry of a run."""
+    journal.drop(_key(entry))
+
+
 def load_runs(journal: Journal, now: float) -> dict[tuple[str, int], RunEntry]:
     """The entries of all runs that are not over or ended recently; `now` is in wall seconds.
 
@@ -123,7 +128,7 @@ def load_runs(journal: Journal, now: float) -> dict[tuple[str, int], RunEntry]:
     keys = [("/".join(job), int(attempt)) for _, *job, attempt in names if attempt.isdigit()]
     runs = {(job, attempt): _load_run(journal, job, attempt, now) for job, attempt in keys}
     for entry in [entry for entry in runs.values() if entry.end and entry.ended_at < now - KEPT_S]:
-        journal.drop(_key(entry))
+        drop_run(journal, entry)
         del runs[entry.key]
     return runs
 

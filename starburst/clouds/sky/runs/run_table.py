@@ -9,10 +9,12 @@ reported after its checkpoints came home and its uploads are over, because the n
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,7 +25,7 @@ from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.checkpoints import HOME_S, LAST_PAUSE_S, STOPPED_S, CheckpointTransfer
 from starburst.clouds.sky.runs.deadlines import TaskDeadlines
 from starburst.clouds.sky.runs.delays import DelayReports
-from starburst.clouds.sky.runs.entry import RankEntry, RunEntry, load_runs, save_run
+from starburst.clouds.sky.runs.entry import KEPT_S, RankEntry, RunEntry, drop_run, load_runs, save_run
 from starburst.clouds.sky.runs.logs import TaskLogs
 from starburst.clouds.sky.runs.open_runs import OpenRuns
 from starburst.clouds.sky.runs.prepare import prepare
@@ -67,6 +69,10 @@ class RunTable:
         for entry in self._runs.values():
             if entry.end is None:
                 self._open.add(entry)
+        #: The others, the one that ended first in front.
+        self._ended = deque(
+            sorted((entry for entry in self._runs.values() if entry.end), key=attrgetter("ended_at"))
+        )
         self.logs = TaskLogs(context.settings.logs, context.settings.max_log)
         self.checkpoints = CheckpointTransfer(context, machines)
         self.values = ValueReader(context.inputs.source, context.tasks, self.give_up)
@@ -88,6 +94,7 @@ class RunTable:
                 self._settle(entry, refused)
             self._runs[entry.key] = entry
         self._report(entry)
+        self._forget_old()
         return [rank.where for rank in entry.ranks if not rank.over]
 
     def stop(self, job_id: str, attempt: int, grace_s: float) -> list[str]:
@@ -101,6 +108,15 @@ class RunTable:
             self._request_stop(entry, stop)
         self._report(entry)
         return [rank.where for rank in entry.ranks if not rank.over]
+
+    def _forget_old(self) -> None:
+        """Forget the runs that a restart would forget, too."""
+        before = self._context.clock.wall() - KEPT_S
+        while self._ended and self._ended[0].ended_at < before:
+            entry = self._ended[0]
+            drop_run(self._context.journal, entry)
+            self._ended.popleft()
+            self._runs.pop(entry.key, None)
 
     def give_up(self, entry: RunEntry, why: str, end: RunEnd = RunEnd.REFUSED) -> None:
         """End a run that cannot go on, unless it is to end already."""
@@ -246,3 +262,4 @@ class RunTable:
             self.deadlines.forget(entry.name(rank))
         self.save(entry)
         self._open.drop(entry)
+        self._ended.append(entry)

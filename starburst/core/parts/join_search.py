@@ -1,0 +1,128 @@
+"""The search for room on instances that are rented anyway, for many jobs one after the other.
+
+Instances are judged once for all jobs of a shape, and again only if a job has joined them since, so ten
+thousand jobs alike cost little more than one look at each instance.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeAlias
+
+from starburst.core.model.actions import Slot
+from starburst.core.parts.instance_record import InstanceRecord
+from starburst.domain.job import Job
+from starburst.domain.value import value
+from starburst.policy.image_pulls import pull_cost
+
+#: Seconds that a job would wait on an instance for the pull of its image.
+PullTime: TypeAlias = Callable[[Job, InstanceRecord], float]
+#: Cost of the pull, micro-dollars; how tight the fit is; place in the order of instances.
+Rank: TypeAlias = tuple[int, float, int]
+
+
+@value
+class Leaver:
+    """A job that leaves for the cloud, and its expected end if it starts now."""
+
+    job: Job
+    until: float
+    #: Instances whose total throughput would fall if it joined them.
+    shuns: frozenset[str] = frozenset()
+
+    @property
+    def shape(self) -> Hashable:
+        """All but its end that decides which instance it joins."""
+        return self.job.tasks, self.job.offer_rules, self.job.image, self.shuns
+
+    @property
+    def scatters(self) -> bool:
+        """Whether its tasks may not share a machine."""
+        return self.job.spread and len(self.job.tasks) > 1
+
+
+class JoinSearch:
+    """Finds each job an instance that others need for longer anyway, the tightest fit.
+
+    What changes meanwhile is only what those that were found a place take.
+    """
+
+    def __init__(
+        self,
+        instances: Iterable[InstanceRecord],
+        busy_until: Mapping[str, float],
+        pull_s: PullTime,
+        joined: list[str] | None = None,
+    ) -> None:
+        """`busy_until`: expected end of the last job on each instance."""
+        self._instances = {
+            instance.id: (order, instance)
+            for order, instance in enumerate(instances)
+            if instance.is_sound
+            and instance.offer.nodes == 1
+            and instance.held.keys() == set(instance.job_ids)
+        }
+        self._busy_until = busy_until
+        self._pull_s = pull_s
+        #: Ids of the instances that jobs were sent to, in this search and those that share its list.
+        self._joined: list[str] = [] if joined is None else joined
+        self._shapes: dict[Hashable, _Ranked] = {}
+
+    def among(self, instances: Iterable[InstanceRecord]) -> JoinSearch:
+        """A search of other instances, for jobs that come between those of this one."""
+        return JoinSearch(instances, self._busy_until, self._pull_s, self._joined)
+
+    def slots(self, leaver: Leaver) -> tuple[Slot, ...]:
+        """Slots for all tasks on one instance; () if none has room. Whoever takes them does so before the
+        next question.
+        """
+        if leaver.scatters or not self._instances:
+            return ()
+        ranked = self._shapes.get(leaver.shape)
+        if ranked is None:
+            ranked = self._shapes[leaver.shape] = _Ranked(self._joined)
+            for name in self._instances:
+                ranked.put(name, self._rank(leaver, name))
+        for name in ranked.unseen():
+            if name in self._instances:
+                ranked.put(name, self._rank(leaver, name))
+        for _, name in ranked.order:
+            if self._busy_until.get(name, 0.0) >= leaver.until:
+                self._joined.append(name)
+                return tuple(Slot(rank, name, demand) for rank, demand in enumerate(leaver.job.tasks))
+        return ()
+
+    def _rank(self, leaver: Leaver, name: str) -> Rank | None:
+        """The lowest is joined first; None if the job may not join it, or has no room there."""
+        order, instance = self._instances[name]
+        job, free = leaver.job, instance.free
+        if name in leaver.shuns or not job.offer_rules.admits(instance.offer) or not job.resources.fits(free):
+            return None
+        cost = pull_cost(self._pull_s(job, instance), instance.rate, instance.share_of(job.resources))
+        return cost.micro_usd, free.largest_share(instance.offer.resources), order
+
+
+class _Ranked:
+    """The instances that jobs of one shape may join, the best first."""
+
+    def __init__(self, joined: list[str]) -> None:
+        self.order: list[tuple[Rank, str]] = []
+        self._rank_of: dict[str, Rank] = {}
+        self._joined = joined
+        self._seen = len(joined)
+
+    def unseen(self) -> dict[str, None]:
+        """The instances that were joined since the last call, each once."""
+        names = dict.fromkeys(self._joined[self._seen :])
+        self._seen = len(self._joined)
+        return names
+
+    def put(self, name: str, rank: Rank | None) -> None:
+        """Rank an instance anew."""
+        old = self._rank_of.pop(name, None)
+        if old is not None:
+            del self.order[bisect_left(self.order, (old, name))]
+        if rank is not None:
+            self._rank_of[name] = rank
+            insort(self.order, (rank, name))
