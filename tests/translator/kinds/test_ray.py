@@ -41,10 +41,14 @@ case "$1 $2" in
     python3 -c 'import os, signal, sys
 os.setsid()
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-os.execvp(sys.argv[1], sys.argv[1:])' "$@" &
+os.execvp(sys.argv[1], sys.argv[1:])' "$@" >"$NODES.log" &
     echo $! >"$NODES.job"
     [ -z "$STOPPED" ] || { sleep 1; kill 0; }
-    wait $! || exit 1
+    wait $!
+    code=$?
+    while kill -0 "-$(cat "$NODES.job")" 2>/dev/null; do sleep .1; done
+    cat "$NODES.log"  # it follows the log
+    [ "$code" -eq 0 ] || exit 1
     exit 0 ;;
   "job stop") kill -- "-$(cat "$NODES.job")"; exit 0 ;;
   *) exit 9 ;;
