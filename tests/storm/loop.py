@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from heapq import heapify, heappush
 from random import Random
 from typing import Any, TypeVar
 
@@ -29,6 +30,10 @@ class StormLoop(VirtualLoop):
 
     def __init__(self, start: float, seed: int) -> None:
         self._dead: set[int] = set()
+        #: Of each life that is stopped what it does once it goes on.
+        self._suspended: dict[int, list[asyncio.Handle]] = {}
+        #: Lives so far.
+        self.lives = 0
         #: What the dead would have done next, and what they wait for.
         self._undone: list[tuple[Any, Any, Context]] = []
         self._unanswered: list[asyncio.Future[Any]] = []
@@ -45,6 +50,8 @@ class StormLoop(VirtualLoop):
 
     def kill(self, life: int) -> None:
         """Nothing of this life happens any more; its `finally` blocks do not run either."""
+        if life in self._suspended:
+            self.resume(life)
         self._dead.add(life)
         for handle in self._ready:
             if handle._context.get(LIFE) == life and not handle.cancelled():
@@ -54,6 +61,33 @@ class StormLoop(VirtualLoop):
             if timer._context.get(LIFE) == life:
                 timer.cancel()
 
+    def suspend(self, life: int) -> None:
+        """SIGSTOP: nothing of this life happens until `resume`, and then all of it, late."""
+        there = (*self._ready, *self._scheduled)
+        held = [one for one in there if one._context.get(LIFE) == life and not one.cancelled()]
+        self._suspended[life] = held
+        kept = {id(handle) for handle in held}
+        for index, handle in enumerate(self._ready):
+            if id(handle) in kept:  # their number stays, which asyncio counts on
+                self._ready[index] = gap = asyncio.Handle(held.clear, (), self)
+                gap.cancel()
+        self._scheduled = [timer for timer in self._scheduled if id(timer) not in kept]
+        heapify(self._scheduled)
+        for handle in held:
+            if isinstance(handle, asyncio.TimerHandle):
+                handle._scheduled = False  # type: ignore[attr-defined]
+
+    def resume(self, life: int) -> None:
+        """SIGCONT; a life that is not stopped stays as it is."""
+        for handle in self._suspended.pop(life, ()):
+            if handle.cancelled():
+                continue
+            if isinstance(handle, asyncio.TimerHandle):
+                handle._scheduled = True  # type: ignore[attr-defined]
+                heappush(self._scheduled, handle)
+            else:
+                self._ready.append(handle)
+
     async def may_die(self, strikes: Callable[[], bool]) -> None:
         """The process of the caller dies here if `strikes`; then this never returns."""
         life = LIFE.get()
@@ -61,12 +95,22 @@ class StormLoop(VirtualLoop):
             self.kill(life)
             await self.create_future()
 
+    async def may_stop(self, strikes: Callable[[], bool], seconds: float) -> None:
+        """The process of the caller is stopped here for so long if `strikes`."""
+        life = LIFE.get()
+        if life and strikes():
+            self.suspend(life)
+            of_world(lambda: self.call_later(seconds, self.resume, life))
+            await asyncio.sleep(0)
+
     def is_dead(self, life: int) -> bool:
         """Whether it was killed."""
         return life in self._dead
 
     def bury(self) -> None:
         """After the verdict: all tasks end, also those of the dead, with their `finally` blocks."""
+        for life in list(self._suspended):
+            self.resume(life)
         self._dead.clear()
         for future in self._unanswered:
             future.cancel()
@@ -88,12 +132,20 @@ class StormLoop(VirtualLoop):
             self._undone.append((callback, args, handle._context))
             handle.cancel()
             return handle
+        if self._suspended and (held := self._suspended.get(_life(context))) is not None:
+            handle = asyncio.Handle(callback, args, self, context)
+            held.append(handle)
+            return handle
         return super().call_soon(callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's, except for the dead."""
+        if self._suspended and (held := self._suspended.get(_life(context))) is not None:
+            timer = asyncio.TimerHandle(when, callback, args, self, context)
+            held.append(timer)
+            return timer
         timer = super().call_at(when, callback, *args, context=context)
         if self._is_of_dead(context):
             timer.cancel()
@@ -116,10 +168,11 @@ class StormLoop(VirtualLoop):
         return future
 
     def _is_of_dead(self, context: Context | None) -> bool:
-        if not self._dead:
-            return False
-        life = LIFE.get() if context is None else context.get(LIFE, 0)
-        return life in self._dead
+        return bool(self._dead) and _life(context) in self._dead
+
+
+def _life(context: Context | None) -> int:
+    return LIFE.get() if context is None else context.get(LIFE, 0)
 
 
 def of_life(life: int, call: Callable[[], T]) -> T:

@@ -357,6 +357,36 @@ PLANTED = {
         "None",
         (204, 20, 0.1, ()),
     ),
+    "passes-not-counted": Planted(
+        "later jobs pass one that waits without end as often as they like",
+        "starburst.core.steps.starvation:note_start",
+        "before.count + 1",
+        "before.count",
+        (900, 40, 0.25, ()),
+    ),
+    "epoch-not-checked": Planted(
+        "who has lost the lead writes on",
+        "starburst.store.leader:epoch_fence",
+        "if conn.scalar(held) != epoch:",
+        "if False:",
+        (1, 8, 0.1, ("leader-stopped",)),
+    ),
+    "lead-taken-for-certain": Planted(
+        "a leader that was stopped acts on, although another one leads",
+        "starburst.app.leadership.election:Election.certain",
+        "not self.lost and self._clock() < self._until",
+        "True",
+        (1, 14, 0.125, ("leader-stopped-before-call",)),
+    ),
+    "cursor-before-broker": Planted(
+        "a decision counts as told before the broker has it",
+        "starburst.bus.mqtt:MqttBus._publish",
+        "            await self._send(client, batch.messages)\n"
+        "            await asyncio.to_thread(self._outbox.settle, batch.cursor)",
+        "            await asyncio.to_thread(self._outbox.settle, batch.cursor)\n"
+        "            await self._send(client, batch.messages)",
+        (3, 14, 0.125, ("broker-away", "broker-cut-before")),
+    ),
     "start-is-lost": Planted(
         "a start is announced and not asked for",
         f"{_LIFE}:start",

@@ -13,9 +13,13 @@ from unittest.mock import patch
 
 from sqlalchemy import event
 
+from starburst.aio import first_of
 from starburst.app.config import Config
+from starburst.app.config.bus import BusConfig
 from starburst.app.config.home import Home
 from starburst.app.daemon.controller import Controller
+from starburst.app.leadership.election import Election
+from starburst.app.leadership.lease import LeaseTerms
 from starburst.app.wiring.build import build
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyContext, SkySettings
@@ -31,9 +35,13 @@ from starburst.core.model.events import (
     RunStarted,
 )
 from starburst.domain.cloud import Offer
-from starburst.store.errors import UnusableError
+from starburst.runs.fence import LeaderFence
+from starburst.store.errors import FencedError, UnusableError
+from starburst.store.leader import LeaderClaim, epoch_fence
 from starburst.store.store import Step, Store
+from tests.app.leadership.world import NoHome
 from tests.storm.loop import LIFE, KilledError, StormLoop, of_life
+from tests.storm.model.broker import ModelBroker, ModelClient
 from tests.storm.model.cloud import ModelCloud, ModelLine, offers
 from tests.storm.model.cluster import ModelApi, ModelCluster
 from tests.storm.weather import Weather
@@ -42,6 +50,8 @@ from tests.storm.weather import Weather
 TWICE = (RunStarted, RunEnded, InstanceReady, InstanceGone, InstanceFailed)
 #: What is asked for in place of an action that was given up.
 UNDONE_BY = {"start": "stop", "launch": "terminate"}
+#: Twenty times the real terms of the leader's lease and more: a renewal is a write.
+TERMS = LeaseTerms(180.0, 120.0, 50.0, 20.0)
 #: Failures after which a run is broken off.
 HOPELESS = 3
 #: Bytes of the header of SQLite's write-ahead log, and of a frame of it: a page with its own header.
@@ -94,6 +104,25 @@ class StormStore(Store):
         self.process.may_die("crash-after-done", keys[0])
 
 
+class StormElection(Election):
+    """Its rounds are made in the loop in place of a thread."""
+
+    def start(self) -> None:
+        """See `Election`."""
+        self.round()
+        self._rounds = asyncio.create_task(self._go_round())
+
+    async def _go_round(self) -> None:
+        while not self.lost:
+            await asyncio.sleep(self.pause_s())
+            self.round()
+
+    def close(self) -> None:
+        """See `Election`."""
+        self._rounds.cancel()
+        super().close()
+
+
 class StormController(Controller):
     """Its sites say some things twice, the second time long after, and what was carried out is noted."""
 
@@ -119,7 +148,10 @@ class StormController(Controller):
 
 
 class SchedulerProcess:
-    """Lives of one scheduler on one home. What ends a life but a kill is noted in `failures`."""
+    """Lives of the schedulers on one home: of one, or of two of which one leads.
+
+    What ends a life but a kill or a lost lead is noted in `failures`.
+    """
 
     def __init__(
         self, loop: StormLoop, home: Home, config: Config, cluster: ModelCluster, cloud: ModelCloud
@@ -128,7 +160,12 @@ class SchedulerProcess:
         self.home, self.config = home, config
         self._cluster, self._cloud = cluster, cloud
         self.weather: Weather = cluster.weather
-        self.lives = 0
+        self.broker = ModelBroker(self.weather)
+        #: How many there are to be at a time.
+        self.replicas = 2 if any(name.startswith("leader-") for name in self.weather.on) else 1
+        #: The life that leads, or did last.
+        self.leading = 0
+        cluster.marks.may_act = self._may_act
         self.failures: list[str] = []
         #: Actions that a site took, in any life, and those that were marked as done without that.
         self.carried_out: set[str] = set()
@@ -138,26 +175,48 @@ class SchedulerProcess:
         #: Told of each step that was stored.
         self.heard: Callable[[Step], None] = lambda _step: None
         self.controller: Controller | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._stores: list[Store] = []
+        #: The lives that were not killed, and what each has open.
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._stores: dict[int, list[Store]] = {}
         #: What the dead hold: collected now it would run their `finally` blocks.
         self._graves: list[object] = []
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs."""
-        return self._task is not None and not self._task.done() and not self._loop.is_dead(self.lives)
+        """Whether one leads, as far as can be seen."""
+        return self._lives(self.leading)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether there are fewer than there are to be."""
+        return sum(map(self._lives, self._tasks)) < self.replicas
+
+    def _lives(self, life: int) -> bool:
+        return life in self._tasks and not self._tasks[life].done() and not self._loop.is_dead(life)
 
     def start(self) -> None:
-        """A new life."""
-        self.lives += 1
-        self._task = of_life(self.lives, lambda: self._loop.create_task(self._live()))
+        """As many new lives as there are to be."""
+        for life in [life for life in self._tasks if not self._lives(life)]:
+            self._bury(life)
+        while self.is_short:
+            self._loop.lives = life = self._loop.lives + 1
+            if self.replicas == 1:
+                self.leading = life
+            self._tasks[life] = of_life(life, lambda: self._loop.create_task(self._live(LIFE.get())))
 
     def kill(self) -> None:
-        """SIGKILL, or the machine's power."""
-        self._loop.kill(self.lives)
-        self._graves += [self._task, *asyncio.all_tasks(self._loop)]
-        stores, self._stores = self._stores, []
+        """SIGKILL of all of them, or the machine's power."""
+        for life in list(self._tasks):
+            self._bury(life)
+
+    def kill_leader(self) -> None:
+        """SIGKILL of the one that leads."""
+        self._bury(self.leading)
+
+    def _bury(self, life: int) -> None:
+        self._loop.kill(life)
+        self._graves += [self._tasks.pop(life, None), *asyncio.all_tasks(self._loop)]
+        stores = self._stores.pop(life, [])
         for store in stores:
             store._readers.dispose()
             store._engine.dispose()
@@ -192,8 +251,9 @@ class SchedulerProcess:
         Raises:
             KilledError: it is dead.
         """
-        if LIFE.get() == self.lives and self.weather.strikes(fault, subject):
-            self._loop.kill(self.lives)
+        life = LIFE.get()
+        if life in self._tasks and self.weather.strikes(fault, subject):
+            self._loop.kill(life)
             raise KilledError
 
     def settled(self, key: str) -> None:
@@ -205,19 +265,28 @@ class SchedulerProcess:
 
     def committed(self, step: Step) -> None:
         """A step is stored."""
+        if not self._may_act():
+            self.failures.append(f"a step is stored by one that leads no longer, at {step.now:.0f} s")
         self.heard(step)
 
-    async def _live(self) -> None:
+    def _may_act(self) -> bool:
+        """Whether nobody else has taken the lead from the caller."""
+        return LIFE.get() in (0, self.leading)
+
+    async def _live(self, life: int) -> None:
         try:
             store = StormStore.open(self.home.database, 1000)
             assert isinstance(store, StormStore)
-            self._stores.append(store)
+            self._stores.setdefault(life, []).append(store)
             store.join(self)
             try:
-                self.controller = controller = build(self.home, self.config, store)
-            except UnusableError:  # `up` says so and ends; it is started again
+                if self.replicas == 1:
+                    self.controller = controller = build(self.home, self._told(), store)
+                    await controller.run(asyncio.Event())
+                else:
+                    await self._compete(life, store)
+            except (UnusableError, FencedError):  # `up` says so and ends; it is started again
                 return
-            await controller.run(asyncio.Event())
         except Exception as error:  # whatever it is: up would have ended
             where = "; ".join(
                 f"{Path(at.filename).name}:{at.lineno}" for at in extract_tb(error.__traceback__)[-4:]
@@ -226,6 +295,32 @@ class SchedulerProcess:
             if len(self.failures) >= HOPELESS and not self.hopeless.done():
                 self.hopeless.set_result(None)
 
+    async def _compete(self, life: int, store: StormStore) -> None:
+        """What `up --standby` does."""
+        election = StormElection(
+            lambda: self._opened(life), LeaderClaim(f"replica/{life}"), NoHome(), terms=TERMS
+        )
+        election.start()
+        try:
+            await election.led(patient=True)
+            store.fence = epoch_fence(election.epoch)
+            controller = build(self.home, self._told(), store, election=election)
+            self.controller, self.leading = controller, life
+            await first_of({"scheduler": controller.run(asyncio.Event()), "leader": election.over()})
+        finally:
+            election.close()
+
+    def _told(self) -> Config:
+        """The config, with a bus where a broker can fail."""
+        heard = any(name.startswith("broker-") for name in self.weather.on)
+        bus = BusConfig(kind="mqtt" if heard else "in-process")
+        return self.config.model_copy(update={"bus": bus})
+
+    def _opened(self, life: int) -> Store:
+        store = Store.open(self.home.database, 1000)
+        self._stores.setdefault(life, []).append(store)
+        return store
+
     @contextmanager
     def models(self) -> Iterator[None]:
         """Until the end of the block, what is built is connected to the cluster and the cloud of the run."""
@@ -233,11 +328,12 @@ class SchedulerProcess:
         async def price_list() -> list[Offer]:
             return [offer for offer in offers() if offer.name not in self._cloud.withdrawn]
 
-        async def connect(_config: object, _fence: object) -> ModelApi:
-            return ModelApi(self._cluster)
+        async def connect(_config: object, fence: LeaderFence) -> ModelApi:
+            return ModelApi(self._cluster, fence)
 
         def sky_cloud(config: Any, home: Home, checkpoints: Path, **more: Any) -> SkyCloud:
             line = ModelLine(self._cloud)
+            line.fence = more["fence"]
             settings = SkySettings(
                 owner="starburst",
                 controller=more["controller"],
@@ -252,16 +348,18 @@ class SchedulerProcess:
             journal = FileJournal(home.cloud / "sky" / "notes")
             inputs = RunInputs(None, more["inputs"].stores)
             return SkyCloud(
-                SkyContext(line, line, line, journal, more["clock"], settings, inputs), price_list
+                SkyContext(line, line, line, journal, more["clock"], settings, inputs, line.fence.certain),
+                price_list,
             )
 
         outer = self
+        broker = self.broker
 
         class Tracked(Store):
             @classmethod
             def open(cls, where: Any, busy_ms: int | None = None) -> Store:
                 store = Store.open(where, busy_ms)
-                outer._stores.append(store)
+                outer._stores.setdefault(LIFE.get(), []).append(store)
                 return store
 
         class Doubting(StormController):
@@ -273,6 +371,8 @@ class SchedulerProcess:
                 ("starburst.app.wiring.build.connect", connect),
                 ("starburst.app.wiring.sky.sky_cloud", sky_cloud),
                 ("starburst.app.wiring.build.Store", Tracked),
+                ("starburst.app.wiring.bus.Store", Tracked),
+                ("starburst.bus.mqtt.MqttBus._client", lambda _bus: ModelClient(broker)),
                 ("starburst.app.wiring.build.Controller", Doubting),
             ):
                 stack.enter_context(patch(name, value))

@@ -19,6 +19,11 @@ PROMISES = {
     "launches under a cap": ("a cap holds", "launches under a cap"),
     "submissions over HTTP": ("what the HTTP API acknowledged is kept", "submissions"),
     "arrays": ("turns in arrays are kept to", "arrays"),
+    "decisions at the broker": (
+        "what is stored comes to an MQTT broker, in order, however long that was away",
+        "decisions",
+    ),
+    "jobs passed too often": ("no job is passed for ever", "jobs passed as often as may be"),
     "holds": ("what is held stays out of the queue", "holds"),
 }
 

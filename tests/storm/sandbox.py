@@ -39,6 +39,8 @@ LOOKS = {
     "starburst.kube.api.SILENCE_S": 4000.0,
     "starburst.clouds.sky.machines.liveness_watch.QUIET_S": 300.0,
     "starburst.bus.outbox.POLL_S": 60.0,
+    "starburst.app.leadership.election.LOOK_S": 10.0,
+    "starburst.runs.fence.LOOK_S": 10.0,
 }
 
 

@@ -17,6 +17,7 @@ from starburst.store.listings import queries
 from starburst.store.schema import history
 from starburst.store.store import Step, Store
 from tests.storm.model.cloud import BEFORE_BOOT_S
+from tests.storm.starvation import Starvation
 
 if TYPE_CHECKING:
     from tests.storm.run import Storm
@@ -63,6 +64,7 @@ class Verdict:
         self.checked: Counter[str] = Counter()
         #: The phase of each job, as stored.
         self.phases: dict[str, Phase] = {}
+        self._starvation = Starvation()
 
     # During the run.
 
@@ -73,6 +75,7 @@ class Verdict:
         self.decisions.update(decision.subject for decision in step.changes.decisions)
         self._holds(step)
         self._begun(step)
+        self._passed(step, now)
         for decision in step.changes.decisions:
             if not storm.weather.on and decision.kind in TROUBLE:
                 self.wrong.append(f"{decision.subject}: though nothing goes wrong: {decision.reason}")
@@ -99,6 +102,12 @@ class Verdict:
             self.checked["holds"] += 1
             if before.get(job_id) in WAITS and self.phases[job_id] in WAITS:
                 self.wrong.append(f"{job_id}: {self.phases[job_id].value} though it was held")
+
+    def _passed(self, step: Step, now: float) -> None:
+        """Who waits without end is passed no more often than may be, and then starts."""
+        storm, most = self._storm, self._storm.process.config.policy.max_passes
+        wrong = self._starvation.stepped(step, most, now, storm.cluster.away_until)
+        self.wrong += [wrong] if wrong else []
 
     def _begun(self, step: Step) -> None:
         """What is reported as started has begun, by itself."""
@@ -154,12 +163,12 @@ class Verdict:
     def is_over(self, store: Store) -> bool:
         """Whether there is nothing left to do."""
         storm = self._storm
-        stored = {row.id for row in queries.jobs(store)} | dict(
-            queries.ended(store, storm.users.asked)
-        ).keys()
+        rows = queries.jobs(store)
+        stored = {row.id for row in rows} | dict(queries.ended(store, storm.users.asked)).keys()
         # Who deletes what he applied before anybody saw it has asked for nothing.
         asked = (one for one in storm.users.asked.values() if one.id in stored or not one.cancelled)
-        ended = all(one.id in self.ends for one in asked)
+        # What came over HTTP, and whose answer was lost, nobody asks for.
+        ended = all(one.id in self.ends for one in asked) and all(row.phase in ENDS for row in rows)
         return ended and not storm.cloud.alive() and not queries.instance_records(store)
 
     def remembered(self) -> None:
@@ -190,6 +199,7 @@ class Verdict:
         storm.marks.settle()
         self.checked["runs of tasks"] += len(storm.marks.all)
         self.checked["submissions over HTTP"] += storm.users.over_http
+        self.checked["jobs passed too often"] += len(self._starvation.protected)
         self.checked["actions"] += len(storm.process.carried_out)
         self.wrong += storm.process.failures[:3] + storm.process.never_done[:3]
         self.wrong += storm.marks.broken[:5] + storm.cluster.broken[:5]
@@ -198,6 +208,7 @@ class Verdict:
             self._arrays()
             self._money(store)
             self._log(store)
+            self._told(store)
             owed = [action.key for action in store.pending_actions()]
             if owed:
                 self.wrong.append(f"owed at the end: {owed[:5]}")
@@ -223,6 +234,15 @@ class Verdict:
                     name for name, task in vm.tasks.items() if (task.exit or {}).get("ended_by") == "lease"
                 ]
                 self.wrong += [f"{name}: ended for the lease of {vm.id}" for name in late]
+
+    def _told(self, store: Store) -> None:
+        """What the log says has come to the broker, in order, and its states are the last ones."""
+        storm = self._storm
+        stored = {row.seq for row in queries.decisions(store)}
+        if storm.broker.arrived:
+            self.checked["decisions at the broker"] += len(set(storm.broker.arrived))
+            ended = {row.id: row.phase for row in queries.jobs(store) if row.phase in ENDS}
+            self.wrong += list(storm.broker.wrong(stored, ended))[:5]
 
     def _jobs(self, store: Store) -> None:
         phases = {row.id: row.phase for row in queries.jobs(store)}

@@ -32,3 +32,5 @@ chance("report-doubled", 0.05, "a site reports again what it reported, up to two
 chance("ssh-cut-before", 0.03, "ssh breaks before the exchange")
 chance("ssh-answer-lost", 0.03, "ssh breaks after the exchange took effect")
 chance("ssh-late", 0.03, "a machine answers up to 25 s late")
+chance("broker-cut-before", 0.01, "the connection to the broker breaks before a message is there")
+chance("broker-ack-lost", 0.01, "the broker has a message, and the connection breaks before it says so")

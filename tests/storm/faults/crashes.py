@@ -18,6 +18,7 @@ chance("crash-before-done", 0.02, "killed after an action, before it is marked a
 chance("crash-after-done", 0.02, "killed after an action is marked as done")
 chance("crash-before-call", 0.01, "killed before a call that changes something")
 chance("crash-after-call", 0.01, "killed after such a call took effect, before its answer")
+chance("leader-stopped-before-call", 0.02, "the leader of two schedulers is stopped right before such a call")
 chance("disk-full", 0.003, "a write of the store finds the disk full")
 chance("disk-error", 0.003, "a write of the store meets an I/O error")
 chance("store-locked", 0.003, "another writer holds the store")
@@ -29,7 +30,19 @@ async def killed(storm: Storm) -> bool:
     """It comes back by itself."""
     if not storm.process.is_up:
         return False
-    storm.process.kill()
+    storm.process.kill_leader()
+    return True
+
+
+@every("leader-stopped", 1.0, "there are two schedulers: the leader is stopped for minutes, and wakes up")
+async def leader_stopped(storm: Storm) -> bool:
+    """As with a virtual machine that is moved; the other one leads meanwhile."""
+    life = storm.process.leading
+    if not storm.process.is_up:
+        return False
+    storm.loop.suspend(life)
+    await asyncio.sleep(storm.weather.draw("leader-stopped").choice((20.0, 250.0, 900.0)))
+    storm.loop.resume(life)
     return True
 
 
@@ -80,8 +93,17 @@ async def hint_storm(storm: Storm) -> bool:
     if not storm.process.is_up or controller is None:
         return False
     for _ in range(200):
-        of_life(storm.process.lives, controller.cloud.nudge)
+        of_life(storm.process.leading, controller.cloud.nudge)
         await asyncio.sleep(0.05)
         if not storm.process.is_up:
             break
+    return True
+
+
+@every("broker-away", 3.0, "decisions go to an MQTT broker, which is away, for minutes or hours")
+async def broker_away(storm: Storm) -> bool:
+    """The log is kept until it is back."""
+    storm.broker.up = False
+    await asyncio.sleep(storm.weather.draw("broker-away").choice((5.0, 300.0, 3 * 3600.0)))
+    storm.broker.up = True
     return True

@@ -20,11 +20,13 @@ from starburst.clouds.sky.access.ports import (
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
+from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
 from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky, Request
 from tests.clouds.sky.fake_line import SSH_S, Line
 from tests.clouds.sky.fake_vm import Vm, exit_of
 from tests.storm.loop import StormLoop, of_world
+from tests.storm.model.cluster import STOPPED_S
 from tests.storm.model.marks import Marks
 from tests.storm.weather import Weather
 
@@ -214,6 +216,9 @@ class ModelCloud(FakeSky):
 class ModelLine(Line):
     """One scheduler's line to it, on which calls fail."""
 
+    #: Asked at the last instant before what changes something.
+    fence: LeaderFence = NO_FENCE
+
     @property
     def _model(self) -> ModelCloud:
         assert isinstance(self.sky, ModelCloud)
@@ -221,8 +226,10 @@ class ModelLine(Line):
 
     async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
         """See `Line`."""
-        model, weather = self._model, self._model.weather
+        model, weather, acts = self._model, self._model.weather, self.fence.certain()
         await asyncio.sleep(model.random.uniform(*CALL_S))
+        if acts or verb != "exchange":  # who only renews leases needs no lead; a connection outlives no pause
+            self._fenced()
         if weather.strikes("ssh-cut-before", f"{verb} {cluster}"):
             raise SkyUnreachableError(f"{cluster}: connection reset")
         try:
@@ -255,6 +262,12 @@ class ModelLine(Line):
     async def finished_at(self, request_id: str) -> float | None:
         """See `Line`."""
         return await self._call("finished-at", lambda: self._request(request_id).finished_at)
+
+    def _fenced(self) -> None:
+        try:
+            self.fence.check()
+        except NotCertainError as error:
+            raise SkyUnreachableError(str(error)) from None
 
     def _request(self, request_id: str) -> Request:
         if request_id not in self.sky.requests:
@@ -300,6 +313,9 @@ class ModelLine(Line):
         writes = name in ("launch", "down", "exec", "abort")
         if writes:
             await loop.may_die(lambda: weather.strikes("crash-before-call", name))
+            await loop.may_stop(lambda: weather.strikes("leader-stopped-before-call", name), STOPPED_S)
+            self._fenced()
+            model.marks.acts(name)
         answer = of_world(effect)
         if writes:
             await loop.may_die(lambda: weather.strikes("crash-after-call", name))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
+from starburst.app.wiring.kube_client import _refuse_unless_certain
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import JOBS, NODES, PODS, Object, Resource
 from starburst.kube.transport import HttpRequest
+from starburst.runs.fence import LeaderFence
 from tests.clusters.kubernetes.world import World, _marks, _owner
 from tests.kube_unit.server import Asked, Watcher, _enqueue
 from tests.kube_unit.store import Address, RefusedError
@@ -22,6 +25,8 @@ from tests.storm.weather import Weather
 
 #: Of one call, virtual seconds.
 CALL_S = (0.002, 0.4)
+#: A process that is stopped before a call goes on when another one leads.
+STOPPED_S = 600.0
 MINOR = "31"
 
 
@@ -110,8 +115,8 @@ class ModelCluster(World):
 
     # Calls.
 
-    async def serve(self, request: HttpRequest) -> Object:
-        """Answer one call, or fail to.
+    async def serve(self, request: HttpRequest, fence: Callable[[], None] = lambda: None) -> Object:
+        """Answer one call, or fail to. `fence` is asked at the last instant before a write.
 
         Raises:
             ApiError: refused.
@@ -140,6 +145,8 @@ class ModelCluster(World):
         assert isinstance(loop, StormLoop)
         if writes:
             await loop.may_die(lambda: weather.strikes("crash-before-call", line))
+            await loop.may_stop(lambda: weather.strikes("leader-stopped-before-call", line), STOPPED_S)
+            fence()
         answer = self._asked(request)
         if writes:
             await loop.may_die(lambda: weather.strikes("crash-after-call", line))
@@ -248,10 +255,10 @@ class ModelCluster(World):
 class ModelApi(Api):
     """A client of it. Retries, limits and fences are those of the real client."""
 
-    def __init__(self, cluster: ModelCluster) -> None:
+    def __init__(self, cluster: ModelCluster, fence: LeaderFence) -> None:
         self._cluster = cluster
         self._sleep = asyncio.sleep
-        self.fence = lambda: None
+        self.fence = partial(_refuse_unless_certain, fence)
 
     @property
     def host(self) -> str:
@@ -277,6 +284,11 @@ class ModelApi(Api):
         yield b""
 
     async def _once(self, request: HttpRequest) -> Object:
-        if request.method != "GET" and not request.path.startswith("/apis/authorization.k8s.io/"):
-            self.fence()
-        return await self._cluster.serve(request)
+        if request.method == "GET" or request.path.startswith("/apis/authorization.k8s.io/"):
+            return await self._cluster.serve(request)
+        self.fence()
+        return await self._cluster.serve(request, lambda: self._asked_of(request))
+
+    def _asked_of(self, request: HttpRequest) -> None:
+        self.fence()
+        self._cluster.marks.acts(f"{request.method} {request.path}")

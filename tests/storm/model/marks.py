@@ -30,6 +30,13 @@ class Marks:
         self.open: dict[str, Mark] = {}
         #: Brings up to date what is only computed when somebody looks.
         self.settle: Callable[[], None] = lambda: None
+        #: Whether the scheduler that calls a site has not lost the lead.
+        self.may_act: Callable[[], bool] = lambda: True
+
+    def acts(self, what: str) -> None:
+        """A site is about to do what a scheduler asks for."""
+        if not self.may_act():
+            self.broken.append(f"{what}: asked for by one that leads no longer")
 
     def begins(self, job: str, attempt: int, rank: int, key: str, now: float) -> None:
         """A task begins; `key` names its process."""
