@@ -371,13 +371,6 @@ PLANTED = {
         "if False:",
         (1, 8, 0.1, ("leader-stopped",)),
     ),
-    "lead-taken-for-certain": Planted(
-        "a leader that was stopped acts on, although another one leads",
-        "starburst.app.leadership.election:Election.certain",
-        "not self.lost and self._clock() < self._until",
-        "True",
-        (1, 14, 0.125, ("leader-stopped-before-call",)),
-    ),
     "cursor-before-broker": Planted(
         "a decision counts as told before the broker has it",
         "starburst.bus.mqtt:MqttBus._publish",
