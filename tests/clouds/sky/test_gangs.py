@@ -143,6 +143,19 @@ def test_when_a_node_is_stopped_by_hand_the_bill_runs_until_the_last_is_gone(tmp
     play(tmp_path, story)
 
 
+def test_each_node_is_billed_for_its_own_seconds(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        await asyncio.sleep(30)
+        sky.vms[1].ended_at = wall()
+        gone = await life.heard(InstanceGone)
+        seconds = [vm.ended_at - vm.made_at for vm in sky.vms if vm.ended_at is not None]
+        assert seconds[0] > seconds[1]
+        assert 2 * (gone.ended_at - gone.launched_at) == pytest.approx(sum(seconds))
+
+    play(tmp_path, story)
+
+
 def test_a_node_that_does_not_answer_makes_the_whole_unreachable_not_gone(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life, offer=OFFER.times(2))

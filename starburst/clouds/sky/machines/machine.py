@@ -254,7 +254,8 @@ class RentedMachine:
         """Set the times of the bill to those of the cloud, which count before all others.
 
         `earlier` are instances of the same intent that were given up in its launch: their seconds are added
-        by an earlier begin of the bill.
+        by an earlier begin of the bill. Of several machines, the bill ends when all together have been billed
+        for their seconds.
         """
         entry = self.entry
         if earlier:
@@ -267,8 +268,8 @@ class RentedMachine:
             entry.halted_at = None
         elif ended and len(ended) == len(seen):  # stopped first and terminated later: not billed in between
             halted_at = self.since_asked(max(ended))
-            if begun and entry.launched_at is not None:  # seconds of one clock, for ours may be off
-                halted_at = entry.launched_at + entry.earlier_s + self._lasted_s(min(begun), max(ended))
+            if len(begun) == len(seen) and entry.launched_at is not None:  # by one clock, for ours may be off
+                halted_at = entry.launched_at + entry.earlier_s + sum(map(self._billed_s, seen)) / len(seen)
             entry.halted_at = halted_at if entry.halted_at is None else min(entry.halted_at, halted_at)
 
     def _billed_s(self, seen: Observation) -> float:
