@@ -173,7 +173,7 @@ def test_a_page_says_that_none_leads(app_context: AppContext) -> None:
     client = client_of(app_context, "a")
     leader.take(app_context.store, None, LeaderClaim("b"))
     leader.release(app_context.store, 1)
-    assert "No replica leads now." in client.get("/").text
+    assert "No replica leads at present." in client.get("/").text
 
 
 def test_a_single_scheduler_says_nothing_of_replicas(app_context: AppContext) -> None:
