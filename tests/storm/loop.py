@@ -95,6 +95,14 @@ class StormLoop(VirtualLoop):
             self.kill(life)
             await self.create_future()
 
+    async def may_stop(self, strikes: Callable[[], bool], seconds: float) -> None:
+        """The process of the caller is stopped here for so long if `strikes`."""
+        life = LIFE.get()
+        if life and strikes():
+            self.suspend(life)
+            of_world(lambda: self.call_later(seconds, self.resume, life))
+            await asyncio.sleep(0)
+
     def is_dead(self, life: int) -> bool:
         """Whether it was killed."""
         return life in self._dead

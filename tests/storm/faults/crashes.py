@@ -18,6 +18,7 @@ chance("crash-before-done", 0.02, "killed after an action, before it is marked a
 chance("crash-after-done", 0.02, "killed after an action is marked as done")
 chance("crash-before-call", 0.01, "killed before a call that changes something")
 chance("crash-after-call", 0.01, "killed after such a call took effect, before its answer")
+chance("leader-stopped-before-call", 0.02, "the leader of two schedulers is stopped right before such a call")
 chance("disk-full", 0.003, "a write of the store finds the disk full")
 chance("disk-error", 0.003, "a write of the store meets an I/O error")
 chance("store-locked", 0.003, "another writer holds the store")

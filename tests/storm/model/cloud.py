@@ -26,6 +26,7 @@ from tests.clouds.sky.fake import FakeSky, Request
 from tests.clouds.sky.fake_line import SSH_S, Line
 from tests.clouds.sky.fake_vm import Vm, exit_of
 from tests.storm.loop import StormLoop, of_world
+from tests.storm.model.cluster import STOPPED_S
 from tests.storm.model.marks import Marks
 from tests.storm.weather import Weather
 
@@ -312,6 +313,7 @@ class ModelLine(Line):
         writes = name in ("launch", "down", "exec", "abort")
         if writes:
             await loop.may_die(lambda: weather.strikes("crash-before-call", name))
+            await loop.may_stop(lambda: weather.strikes("leader-stopped-before-call", name), STOPPED_S)
             self._fenced()
             model.marks.acts(name)
         answer = of_world(effect)

@@ -25,6 +25,8 @@ from tests.storm.weather import Weather
 
 #: Of one call, virtual seconds.
 CALL_S = (0.002, 0.4)
+#: A process that is stopped before a call goes on when another one leads.
+STOPPED_S = 600.0
 MINOR = "31"
 
 
@@ -143,6 +145,7 @@ class ModelCluster(World):
         assert isinstance(loop, StormLoop)
         if writes:
             await loop.may_die(lambda: weather.strikes("crash-before-call", line))
+            await loop.may_stop(lambda: weather.strikes("leader-stopped-before-call", line), STOPPED_S)
             fence()
         answer = self._asked(request)
         if writes:
