@@ -28,6 +28,8 @@ class LeaderFence:
 
     #: Whether this process leads for certain, by its own clock; asks nobody and does not block.
     certain: Callable[[], bool] = always
+    #: Number of its leadership; 0 for one beside which none can lead, and before the first.
+    epoch: Callable[[], int] = int
 
     def check(self) -> None:
         """Raises NotCertainError: nothing may be begun now."""

@@ -23,7 +23,7 @@ from starburst.app.leadership.lease import LeaseTerms
 from starburst.app.wiring.build import build
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyContext, SkySettings
-from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.journal import claimed
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.core.model.actions import Action
 from starburst.core.model.events import (
@@ -306,7 +306,8 @@ class SchedulerProcess:
             store.fence = epoch_fence(election.epoch)
             controller = build(self.home, self._told(), store, election=election)
             self.controller, self.leading = controller, life
-            await first_of({"scheduler": controller.run(asyncio.Event()), "leader": election.over()})
+            with election.leading():
+                await first_of({"scheduler": controller.run(asyncio.Event()), "leader": election.over()})
         finally:
             election.close()
 
@@ -345,7 +346,7 @@ class SchedulerProcess:
                 max_log=more["max_log"],
             )
             (home.cloud / "sky").mkdir(parents=True, exist_ok=True)
-            journal = FileJournal(home.cloud / "sky" / "notes")
+            journal = claimed(home.cloud / "sky", line.fence)
             inputs = RunInputs(None, more["inputs"].stores)
             return SkyCloud(
                 SkyContext(line, line, line, journal, more["clock"], settings, inputs, line.fence.certain),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starburst.app.config.home import Home
-from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.journal import FileJournal, journal_root
 from starburst.clouds.sky.machines.entry import MachineEntry, load_machines
 
 #: The remedy.
@@ -22,7 +22,7 @@ def told(ids: list[str]) -> str:
 
 def notes_of_running(home: Home) -> list[MachineEntry]:
     """The journal's entries of machines that run."""
-    root = home.cloud / "sky" / "notes"
+    root = journal_root(home.cloud / "sky")
     try:
         notes = load_machines(FileJournal(root)).values() if root.is_dir() else ()
     except OSError:  # another user's home

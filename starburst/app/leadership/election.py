@@ -12,7 +12,8 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -80,7 +81,7 @@ class Election:
         self._looked_at = float("inf")
         #: It was asked to give the lead back.
         self.drained = False
-        self.fence = LeaderFence(self.certain)
+        self.fence = LeaderFence(self.certain, lambda: self.epoch)
 
     @property
     def name(self) -> str:
@@ -136,6 +137,21 @@ class Election:
                 told = who
                 log.info("stands-by", leader=who, epoch=0 if self.seen is None else self.seen.epoch)
             await asyncio.sleep(LOOK_S)
+
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """What fails within, once this process does not certainly lead, has failed for that: a later leader
+        has the store and the journals.
+
+        Raises:
+            FencedError: in place of such an error.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self.certain() or isinstance(error, FencedError):
+                raise
+            raise FencedError(self.lost or f"another process may lead: {error}") from error
 
     async def over(self) -> None:
         """Wait until the lead is to be given back.

@@ -17,7 +17,7 @@ from starburst.clouds.sky.access.sdk import SdkApi
 from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
-from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.journal import FileJournal, claimed
 from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, read_offers
 from starburst.clouds.sky.place_patterns import PlacePattern
 from starburst.clouds.sky.quotas import AwsQuotas
@@ -25,6 +25,7 @@ from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
 from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
+from starburst.store.errors import FencedError
 
 #: The owner label of every instance that any Starburst rents.
 OWNER = "starburst"
@@ -78,13 +79,20 @@ def sky_cloud(
         sky,
         clouds,
         transport,
-        FileJournal(root / "notes"),
+        _journal(root, fence),
         clock,
         settings,
         inputs or RunInputs(),
         fence.certain,
     )
     return SkyCloud(context, cached(partial(_read_and_warn, config, AwsQuotas())))
+
+
+def _journal(root: Path, fence: LeaderFence) -> FileJournal:
+    try:
+        return claimed(root, fence)
+    except NotCertainError:
+        raise FencedError("another replica leads, and has the journal of the cloud") from None
 
 
 def _refuse_unless_certain(fence: LeaderFence) -> None:

@@ -25,7 +25,7 @@ from starburst.cli.completion import complete_jobs
 from starburst.cli.jobs.names import one_job
 from starburst.clouds.sky.access.ports import SkyError
 from starburst.clouds.sky.access.ssh import SshTransport
-from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.journal import FileJournal, journal_root
 from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.runs.whereabouts import login_of
 from starburst.domain.job import Phase, Site
@@ -108,7 +108,7 @@ async def _of_machine(store: Store, home: Home, row: JobRow, rank: int, command:
     naming = Naming(OWNER, str(store.fact("controller")))
     transport = SshTransport(root)
     try:
-        found = login_of(FileJournal(root / "notes"), naming, row.id, row.attempt, rank)
+        found = login_of(FileJournal(journal_root(root)), naming, row.id, row.attempt, rank)
         return await transport.enter(found.node, found.access, found.task, command)
     except (SkyError, OSError) as error:
         raise UserError(

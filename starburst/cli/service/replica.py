@@ -103,7 +103,8 @@ class Replica:
         log.info("up", home=str(self.home.root), pid=os.getpid(), jobs=jobs, **parts_of(self.config))
         if not stands_by:
             await stack.enter_async_context(api)
-        await first_of({"scheduler": controller.run(stop), "leader": _until_over(election, stop)})
+        with election.leading():
+            await first_of({"scheduler": controller.run(stop), "leader": _until_over(election, stop)})
         self._say_down(controller)
 
     def _election(self, *, shared: bool) -> Election:

@@ -10,8 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
+from starburst.runs.fence import LeaderFence
 from starburst.runs.files import directory_name, id_of
 from starburst.runs.supervisor.files import read_json, write_json
+
+#: Directory of the journal; that of a leader has its epoch behind a hyphen.
+NAME = "notes"
 
 
 class Journal(Protocol):
@@ -57,6 +61,42 @@ class FileJournal:
 
     def _path(self, key: str) -> Path:
         return self._root / f"{directory_name(key)}.json"
+
+
+def journal_root(root: Path) -> Path:
+    """The directory of the journal below that of the SkyPilot cloud: that of the last leader."""
+    return max([root / NAME, *root.glob(f"{NAME}-*")], key=_epoch)
+
+
+def claimed(root: Path, fence: LeaderFence) -> FileJournal:
+    """The journal of the process that leads.
+
+    The name of its directory has the epoch, and each leader renames it. So whatever an earlier leader still
+    writes, even one that was stopped in the middle of that, goes nowhere and raises FileNotFoundError.
+
+    Raises:
+        NotCertainError: a later leader has it. A higher epoch of one that certainly leads no more is of a
+            store that was replaced by an older backup, and is taken over.
+    """
+    epoch = fence.epoch()
+    mine = root / f"{NAME}-{epoch}"
+    while epoch:
+        last = journal_root(root)
+        if _epoch(last) > epoch:
+            fence.check()
+        if last == mine:
+            break
+        try:
+            last.rename(mine)
+        except FileNotFoundError:
+            if journal_root(root) == last:  # there is none yet
+                break
+    return FileJournal(mine if epoch else journal_root(root))
+
+
+def _epoch(journal: Path) -> int:
+    number = journal.name.removeprefix(f"{NAME}-")
+    return int(number) if number.isdecimal() else 0
 
 
 def body_of(journal: Journal, key: str) -> dict[str, Any]:

@@ -154,14 +154,15 @@ class ModelCloud(FakeSky):
         return Money.of(spot_price if vm.spot else price) * (1 if listed else self.dearer.get(vm.cluster, 1))
 
     def bill_of(self, cluster: str, *, listed: bool = False, stopped: bool = True) -> Money:
-        """What all machines of a name cost: as one, from the first begin to the last end.
+        """What all machines of a name cost, each for its own seconds.
 
         `stopped`: a machine that was stopped first cost nothing from then on.
         """
         vms = [vm for vm in self.vms if vm.cluster == cluster]
-        ends = [at for vm in vms if (at := (vm.stopped_at if stopped else None) or vm.ended_at) is not None]
-        rate = self.rate_of(vms[0], listed=listed) * self.specs[vms[0].id].nodes
-        return rate.for_seconds(max(ends, default=0.0) - min(vm.made_at for vm in vms))
+        ends = [(vm.stopped_at if stopped else None) or vm.ended_at or vm.made_at for vm in vms]
+        seconds = sum(end - vm.made_at for vm, end in zip(vms, ends, strict=True))
+        nodes = self.specs[vms[0].id].nodes
+        return (self.rate_of(vms[0], listed=listed) * nodes).for_seconds(seconds / nodes)
 
     # What runs there.
 
