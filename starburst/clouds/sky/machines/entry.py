@@ -39,6 +39,10 @@ class MachineEntry:
     at: InstanceRef | None = None
     #: Begin of the bill: by the cloud, else by the machine's boot, and before the first login by SkyPilot.
     launched_at: float | None = None
+    #: Begin of the first of its instances by the clock of its cloud, epoch seconds, and in scheduler seconds:
+    #: converted once, as the scheduler's clock may jump.
+    cloud_began_at: float | None = None
+    began_at: float = 0.0
     #: Seconds for which instances of this intent were billed that were given up in its launch.
     earlier_s: float = 0.0
     #: The real price of an hour, micro-dollars; None if SkyPilot does not know it.

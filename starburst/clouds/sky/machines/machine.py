@@ -263,13 +263,15 @@ class RentedMachine:
         begun = [one.launched_at for one in seen if one.launched_at is not None]
         ended = [one.ended_at for one in seen if one.ended_at is not None]
         if begun:
-            entry.launched_at = self.since_asked(min(begun)) - entry.earlier_s
+            if entry.cloud_began_at != min(begun):
+                entry.cloud_began_at, entry.began_at = min(begun), self.since_asked(min(begun))
+            entry.launched_at = entry.began_at - entry.earlier_s
         if any(one.presence is Presence.RUNNING for one in seen):
             entry.halted_at = None
         elif ended and len(ended) == len(seen):  # stopped first and terminated later: not billed in between
             halted_at = self.since_asked(max(ended))
-            if len(begun) == len(seen) and entry.launched_at is not None:  # by one clock, for ours may be off
-                halted_at = entry.launched_at + entry.earlier_s + sum(map(self._billed_s, seen)) / len(seen)
+            if len(begun) == len(seen):  # by one clock, for ours may be off
+                halted_at = entry.began_at + sum(map(self._billed_s, seen)) / len(seen)
             entry.halted_at = halted_at if entry.halted_at is None else min(entry.halted_at, halted_at)
 
     def _billed_s(self, seen: Observation) -> float:
