@@ -23,6 +23,11 @@ def test_an_adopted_job_that_is_withdrawn_has_ended_its_run_when_its_pods_are_go
     assert reader.see(marked(job, "displaced", parallelism=0, started_at=2.0)) == []
 
 
+def test_one_that_did_not_start_and_ran_in_the_cloud_then_has_not_begun_here() -> None:
+    job = marked(adopted(), "not-started", suspended=True, end="Complete", end_reason="RanInCloud")
+    assert not any(isinstance(event, RunStarted) for event in Reader().see(job))
+
+
 def test_its_next_run_is_another_one_even_if_news_of_the_last_one_came_in_the_same_moment() -> None:
     reader, job = Reader(), adopted()
     old, new = failed(a_pod("old", job), deleting=True), a_pod("new", job)

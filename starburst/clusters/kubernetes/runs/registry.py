@@ -124,10 +124,11 @@ class RunObject:
         return _words(idle[0]) if idle and done < self.view.completions else ""
 
     def started(self) -> bool:
-        """Whether every task has begun."""
+        """Whether every task has begun. A Job without pods that Starburst called Complete ran elsewhere."""
         if isinstance(self.view, JobView):
             begun = sum(pod.over or pod.phase == "Running" for pod in self._pods())
-            return self.view.end == "Complete" or begun >= max(1, self.view.parallelism)
+            completed = self.view.end == "Complete" and not self.view.withdrawn
+            return completed or begun >= max(1, self.view.parallelism)
         return self.view.over or self.view.phase == "Running"
 
     def end(self, restarts: Callable[[str], bool]) -> RunEnded | None:
