@@ -146,7 +146,7 @@ PLANTED = {
         f"{_LIFE}:finish",
         "    state.unreserve(record)\n",
         "",
-        (111, 30, 0.25, ("ends-by-itself",)),
+        (2, 30, 0.25, ("ends-by-itself",)),
     ),
     "lease-not-renewed": Planted(
         "leases of rented machines are not renewed",
@@ -224,7 +224,7 @@ PLANTED = {
         f"{_SKY}.lifecycle:live",
         "while starting is not None and not starting.done():",
         "while False:",
-        (334, 30, 0.1, ("regretted", "sky-slow")),
+        (34, 30, 0.1, ("regretted", "sky-slow")),
     ),
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
@@ -252,7 +252,7 @@ PLANTED = {
         f"{_SKY}.runs.run_table:RunTable.advance",
         "if decided or any(rank.over and not rank.succeeded for rank in entry.ranks):",
         "if False:",
-        (204, 20, 0.1, ()),
+        (3, 20, 0.1, ()),
     ),
     "sky-run-not-journaled": Planted(
         "runs on rented machines are not written down",
@@ -370,6 +370,13 @@ PLANTED = {
         "if conn.scalar(held) != epoch:",
         "if False:",
         (1, 8, 0.1, ("leader-stopped",)),
+    ),
+    "acts-without-lead": Planted(
+        "who has lost the lead goes on to ask sites",
+        "starburst.runs.fence:LeaderFence.check",
+        "if not self.certain():",
+        "if False:",
+        (1, 8, 0.1, ("leader-stopped-before-call",)),
     ),
     "cursor-before-broker": Planted(
         "a decision counts as told before the broker has it",

@@ -209,9 +209,12 @@ def run(ask: Ask) -> Told:
     gc.set_threshold(200_000, 50, 1000)  # a tenth of the time goes there otherwise
     try:
         with sandbox(ask.seed) as (loop, clock):
-            storm = Storm(ask, loop, clock, root)
-            loop.run_until_complete(storm.run())
-            return storm.told(time.process_time() - began)
+            return _told(Storm(ask, loop, clock, root), began)
     finally:
         gc.set_threshold(*often)
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _told(storm: Storm, began: float) -> Told:
+    storm.loop.run_until_complete(storm.run())
+    return storm.told(time.process_time() - began)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 import shutil
@@ -119,6 +120,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         # It asks the server in a loop of its own, in a thread of the API.
         "starburst.app.jobs.submitting._taken_by_the_server": lambda _config, _answer, found: found,
         "tests.kube_unit.store._now": lambda: _stamp(loop.time()),
+        "sys.unraisablehook": lambda _args: None,  # the dead are collected at the end
     }
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     loop.set_exception_handler(lambda _loop, _context: None)  # tasks of the dead have nobody to tell
@@ -130,6 +132,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
             yield loop, clock
         finally:
             loop.bury()
+            gc.collect()
             asyncio.set_event_loop(None)
             loop.close()
             structlog.reset_defaults()
