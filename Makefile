@@ -12,7 +12,7 @@ SUITE = tests/store tests/bus tests/app tests/web
 
 SITE ?= dist/site
 
-.PHONY: help demo site man test volume pythons browser postgres ray gangs kube sky soak day memory storm takeover fuzz lint types check bench wheel release audit lock clean
+.PHONY: help demo site man test volume pythons browser postgres ray gangs image kube sky soak day memory storm takeover fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,9 @@ ray: $(VENV)/.dev  ## the tests that need Ray, of which they start two nodes
 
 gangs: $(VENV)/.dev  ## torchrun, JobSets, Ray and a batch script on kubelets and rented machines, with PyTorch and Ray from PyPI
 	$(BIN)/python -m pytest -m gangs -s tests/gangs $(ARGS)
+
+image: wheel  ## the image of deploy/Dockerfile in a container engine (Debian's; it starts one), started as the chart says
+	$(BIN)/python -m pytest -m image tests/image $(ARGS)
 
 kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 	$(BIN)/python -m pytest -m kube tests/kube tests/security $(ARGS)

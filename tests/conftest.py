@@ -37,7 +37,7 @@ REAL_SERVERS_S = 2400.0
 
 def pytest_configure(config: pytest.Config) -> None:
     """Against real servers, which are killed at any time, a socket that asyncio closes late is no failure."""
-    if set(config.getoption("markexpr").split()) & {"kube", "sky", "gangs"}:
+    if set(config.getoption("markexpr").split()) & {"kube", "sky", "gangs", "image"}:
         late = r"Exception ignored in. <(function (_Selector|_SSLProtocol|StreamWriter)|socket)"
         config.addinivalue_line("filterwarnings", f"ignore:{late}:pytest.PytestUnraisableExceptionWarning")
         warnings.filterwarnings("ignore", late, pytest.PytestUnraisableExceptionWarning)  # at the end
@@ -61,7 +61,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _needs_servers(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("kube", "sky", "ray", "gangs"))
+    return any(item.get_closest_marker(name) for name in ("kube", "sky", "ray", "gangs", "image"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
