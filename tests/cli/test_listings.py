@@ -87,6 +87,7 @@ def test_an_array_is_explained_by_phase_and_its_jobs_are_named_by_index(cli, pas
         "job/sweep-b2c3d-2 is being cancelled",
         "job/wait-55555 is being cancelled",
     ]
+    assert lines(cli("hold", "sweep")) == ["job/sweep-b2c3d[0-2] is being held (3 jobs)"]
     told = cli("logs", "sweep[7]")
     assert (told.code, told.err) == (2, "error: sweep has no job with the index 7\n")
 

@@ -164,7 +164,8 @@ def test_an_array_is_addressed_by_its_name_and_its_jobs_by_theirs(cli, past, wri
     for name in ("sweep", array):
         rows = json.loads(cli("status", name, "-o", "json").out)
         assert [row["id"] for row in rows] == ids
-    assert len(cli("hold", "sweep").out.splitlines()) == 12
+    assert cli("hold", "sweep").out == f"job/{array}[0-11] is being held (12 jobs)\n"
+    assert len(cli("hold", "sweep", "-o", "name").out.splitlines()) == 12
     assert cli("cancel", "sweep-3").out == f"job/{array}-3 is being cancelled\n"
     assert "sweep" in cli("status", "swee").err
 

@@ -47,15 +47,19 @@ def bars_of(*decisions: tuple[str, str], runs_on: str = "n1") -> list[tuple[str,
 
 def test_a_pause_after_a_failure_and_a_hold_are_no_run() -> None:
     ran = [("placed", "n1"), ("started", "n1")]
-    for why in ("retries", "lost", "not-started", "held", "capped", "awaits", "turn", "released"):
+    queued, kept_out = ("waits", "queue"), ("pauses", "kept out")
+    whys = dict.fromkeys(("lost", "not-started", "capped", "released"), queued)
+    whys |= dict.fromkeys(("retries", "held", "awaits", "turn"), kept_out)
+    for why, rests in whys.items():
         found = bars_of(*ran, (why, ""), *ran)
         assert found == [
             ("starts", "n1"),
             ("runs", "n1"),
-            ("waits", "queue"),
+            rests,
             ("starts", "n1"),
             ("runs", "n1"),
         ]
+    assert bars_of(*ran, ("retries", ""), ("waits", ""), *ran)[2:4] == [kept_out, queued]
 
 
 def test_a_job_on_its_way_home_is_stopping() -> None:

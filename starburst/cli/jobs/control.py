@@ -13,6 +13,7 @@ from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.completion import complete_jobs, complete_queues
 from starburst.cli.jobs.cronjobs import steer_cron_jobs, without_cron_jobs
+from starburst.cli.jobs.folding import array_of
 from starburst.cli.jobs.names import job_ids
 from starburst.cli.jobs.request_answers import RequestAnswer, tell
 from starburst.cli.jobs.selection import PHASES, Selection
@@ -162,7 +163,9 @@ def _span(option: str, text: str) -> float | None:
 
 
 def _answers(rows: Iterable[JobRow], answer: Callable[[str], str]) -> list[RequestAnswer]:
-    return [RequestAnswer(row.id, answer(row.phase), row.phase) for row in rows]
+    return [
+        RequestAnswer(row.id, answer(row.phase), row.phase, array=array_of(row.id, row.name)) for row in rows
+    ]
 
 
 def _cancel_answer(phase: str) -> str:
@@ -192,5 +195,5 @@ def _hold_answer(phase: str) -> str:
         return f"is over already: {phase}"
     if phase == Phase.HELD.value:
         return "is held already"
-    waits = phase in (SUBMITTED, Phase.QUEUED.value)
+    waits = phase in (SUBMITTED, Phase.QUEUED.value, Phase.BLOCKED.value)
     return "is being held" if waits else f"is not held: it waits no longer, it is {phase}"

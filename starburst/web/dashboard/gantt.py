@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from starburst.store.listings.row_types import DecisionRow, JobRow
 
-QUEUE, CLOUD = "queue", "cloud"
+QUEUE, KEPT_OUT, CLOUD = "queue", "kept out", "cloud"
 #: Possible distances of ticks, seconds.
 STEPS_S = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
@@ -15,7 +15,9 @@ STEPS_S = (
 )
 MOST_TICKS = 7
 ENDS = ("succeeded", "failed", "cancelled")
-#: Decisions after which a job has no slots: it is queued, or kept out of the queue.
+#: Decisions after which a job is held or blocked: it pauses after a failure, or others come first.
+KEEPS_OUT = ("retries", "held", "awaits", "turn")
+#: Other decisions after which a job has no slots.
 WAITS = (
     "waits",
     "no-offer",
@@ -23,17 +25,13 @@ WAITS = (
     "lost",
     "suspended",
     "not-started",
-    "retries",
-    "held",
     "released",
-    "awaits",
-    "turn",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GanttSpan:
-    """A phase of a job in one lane. `kind`: waits, starts, runs or stops. `end` None: it is not over."""
+    """A phase of a job in one lane. `kind`: waits, pauses, starts, runs or stops. `end` None: not over."""
 
     lane: str
     kind: str
@@ -80,6 +78,8 @@ def _change(decision: DecisionRow, last: GanttSpan) -> GanttSpan | None:
     kind, at, where = decision.kind, decision.at, str(decision.numbers.get("where", ""))
     if kind in ENDS:
         return GanttSpan(last.lane, "", at)
+    if kind in KEEPS_OUT:
+        return None if last.kind == "pauses" else GanttSpan(KEPT_OUT, "pauses", at)
     if kind in WAITS:
         return None if last.kind == "waits" else GanttSpan(QUEUE, "waits", at)
     if kind == "placed":
