@@ -99,7 +99,7 @@ ROWS: dict[str, Runs] = {
         ("cancel --user {user} --queue default --yes", r"is being cancelled"),
     ),
     "sky cancel": (
-        ("cancel --all --yes", r"no job|cancelled"),
+        ("cancel --all --yes", r"no such job|cancelled"),
         ("submit --name last -- true", "submitted"),
         ("cancel last", "last"),
     ),

@@ -62,7 +62,7 @@ class Tale:
 
     def begin(self, kind: str, lane: str, at: float) -> None:
         """Another stretch."""
-        if self.bars and (self.bars[-1].kind, kind) == ("waits", "waits"):
+        if self.bars and self.bars[-1].kind == kind and kind in ("waits", "pauses"):
             return
         if self.bars:
             self.bars[-1].end = at
@@ -158,9 +158,18 @@ def _starting(tale: Tale) -> None:
 
 
 def _wait(tale: Tale, line: Line, phases: set[str], deadline: float | None = None) -> None:
+    _rest(tale, line, phases, deadline)
+    tale.begin("waits", "queue", line.at)
+
+
+def _pause(tale: Tale, line: Line, phases: set[str]) -> None:
+    _rest(tale, line, phases)
+    tale.begin("pauses", "kept out", line.at)
+
+
+def _rest(tale: Tale, line: Line, phases: set[str], deadline: float | None = None) -> None:
     tale.phases, tale.deadline, tale.last = phases, deadline, line
     tale.where, tale.awaits, tale.targets = "", set(), ""
-    tale.begin("waits", "queue", line.at)
 
 
 def _waits(tale: Tale, line: Line) -> None:
@@ -212,15 +221,15 @@ def _nothing(tale: Tale, line: Line) -> None:
 
 def _retries(tale: Tale, line: Line) -> None:
     """It pauses, or keeps its machine till it starts there again, of which no row says more."""
-    _wait(tale, line, {"offloading", "starting"} if line.numbers.get("on") else {"blocked"})
+    _pause(tale, line, {"offloading", "starting"} if line.numbers.get("on") else {"blocked"})
 
 
 STEPS = {
-    "held": lambda tale, line: _wait(tale, line, {"held"}),
-    "awaits": lambda tale, line: _wait(tale, line, {"blocked"}),
-    "turn": lambda tale, line: _wait(tale, line, {"blocked"}),
+    "held": lambda tale, line: _pause(tale, line, {"held"}),
+    "awaits": lambda tale, line: _pause(tale, line, {"blocked"}),
+    "turn": lambda tale, line: _pause(tale, line, {"blocked"}),
     "retries": _retries,
-    "not-started": lambda tale, line: _wait(tale, line, {"blocked"}),
+    "not-started": lambda tale, line: _pause(tale, line, {"blocked"}),
     "released": lambda tale, line: _wait(tale, line, {"offloading"}),
     "waits": _waits,
     "no-offer": lambda tale, line: _wait(tale, line, {"queued", "offloading"}),

@@ -48,8 +48,8 @@ def bars_of(*decisions: tuple[str, str], runs_on: str = "n1") -> list[tuple[str,
 def test_a_pause_after_a_failure_and_a_hold_are_no_run() -> None:
     ran = [("placed", "n1"), ("started", "n1")]
     queued, kept_out = ("waits", "queue"), ("pauses", "kept out")
-    whys = dict.fromkeys(("lost", "not-started", "capped", "released"), queued)
-    whys |= dict.fromkeys(("retries", "held", "awaits", "turn"), kept_out)
+    whys = dict.fromkeys(("lost", "capped", "released"), queued)
+    whys |= dict.fromkeys(("retries", "not-started", "held", "awaits", "turn"), kept_out)
     for why, rests in whys.items():
         found = bars_of(*ran, (why, ""), *ran)
         assert found == [

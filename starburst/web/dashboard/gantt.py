@@ -15,8 +15,8 @@ STEPS_S = (
 )
 MOST_TICKS = 7
 ENDS = ("succeeded", "failed", "cancelled")
-#: Decisions after which a job is held or blocked: it pauses after a failure, or others come first.
-KEEPS_OUT = ("retries", "held", "awaits", "turn")
+#: Decisions after which a job is held or blocked: it pauses after a failure or a refusal, or others come first.
+KEEPS_OUT = ("retries", "not-started", "held", "awaits", "turn")
 #: Other decisions after which a job has no slots.
 WAITS = (
     "waits",
@@ -24,7 +24,6 @@ WAITS = (
     "capped",
     "lost",
     "suspended",
-    "not-started",
     "released",
 )
 

@@ -21,6 +21,13 @@ NAME = "a/1/0"
 PATIENCE_S = 100
 
 
+def let_accounts_reach(home: Path) -> None:
+    """Open what is above a home, as it is on a machine; pytest's directories are closed to other accounts."""
+    for above in home.parents:
+        if not above.stat().st_mode & 0o001:
+            above.chmod(above.stat().st_mode | 0o001)
+
+
 class Machine:
     """A home directory with the agent in it, as `ssh.py` puts it there."""
 
@@ -28,9 +35,7 @@ class Machine:
         self.home, self.name = home, name
         self.agent = home / "agent.pyz"
         home.mkdir(parents=True)
-        for above in home.parents:  # as on a machine, whose accounts can reach the home; pytest's is closed
-            if not above.stat().st_mode & 0o001:
-                above.chmod(above.stat().st_mode | 0o001)
+        let_accounts_reach(home)
         self.agent.write_bytes(agent_archive())
         self.program("iptables-restore", "exit 0")  # this host's own table is left alone
         self.program("ip6tables-restore", "exit 0")

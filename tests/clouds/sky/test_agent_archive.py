@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from starburst.clouds.sky.access.agent_archive import agent_archive, agent_path
+from tests.clouds.sky.agent_machine import let_accounts_reach
 
 #: The oldest Python of a machine: SkyPilot's own.
 OLDEST = (3, 9)
@@ -87,6 +88,7 @@ def test_its_bytes_depend_on_its_sources_alone() -> None:
 def test_a_bare_python_runs_it(tmp_path: Path, python: str) -> None:
     if not Path(python).exists():
         pytest.skip("not on this machine")
+    let_accounts_reach(tmp_path)
     agent = tmp_path / "agent.pyz"
     agent.write_bytes(agent_archive())
     ask = {"lease_s": 100, "specs": {"a/1/0": SPEC}}
