@@ -69,3 +69,9 @@ def test_the_files_and_names_of_volcanos_services_are_there_for_programs() -> No
         task["template"]["spec"]["containers"][0]["command"] = shell(told)
     told = f"10.0.0.2\n10.0.0.3\n10.0.0.3:22 {name}-worker-1"
     assert outputs(read(document)) == [told] * 3
+
+
+def test_a_jobset_that_wants_a_part_of_the_cluster_for_each_job_is_told() -> None:
+    document = example("jobset.yaml")
+    document["metadata"]["annotations"] = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+    assert any("exclusive-topology" in note and "spread: node" in note for note in read(document).notes)

@@ -75,6 +75,7 @@ _DOWNWARD = {
     "jobset.sigs.k8s.io/restart-attempt": "$((${STARBURST_ATTEMPT:-1} - 1))",
     "batch.kubernetes.io/job-completion-index": "$JOB_COMPLETION_INDEX",
 }
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _COORDINATOR = Fields("a coordinator", read=("jobIndex", "podIndex", "replicatedJob"))
 _WRITTEN = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
 
@@ -99,6 +100,7 @@ def read_jobset(document: Field) -> ReadKind:
     document.check(_TOP)
     spec = document.at("spec")
     spec.check(_SPEC)
+    _note_topology(document, spec)
     jobs = _replicated_jobs(spec)
     if not jobs:
         spec.at("replicatedJobs").refuse("is missing; write at least one, with a name and a template")
@@ -122,6 +124,14 @@ def read_jobset(document: Field) -> ReadKind:
     if startup.at("startupPolicyOrder").choice(("AnyOrder", "InOrder")) == "InOrder" and len(jobs) > 1:
         startup.note("all tasks start together; a program that needs another one has to wait for it")
     return RoleJob(document, roles, name_lines(names.used, size), _job_spec(spec)).read()
+
+
+def _note_topology(document: Field, spec: Field) -> None:
+    """Say that Jobs do not have a part of the cluster each, as the operator's annotation asks."""
+    for owner in (document, *(each.at("template") for each in spec.at("replicatedJobs").items())):
+        wish = owner.at("metadata").at("annotations").at(_EXCLUSIVE)
+        if wish.value is not None:
+            wish.note("Starburst chooses the nodes; starburst.io/spread: node gives each task one of its own")
 
 
 def _replicated_jobs(spec: Field) -> list[_ReplicatedJob]:
