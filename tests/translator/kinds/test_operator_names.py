@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.translator.kinds.test_operators import example, outputs, problems, read, replicas, shell, training
 
 
@@ -75,3 +79,36 @@ def test_a_jobset_that_wants_a_part_of_the_cluster_for_each_job_is_told() -> Non
     document = example("jobset.yaml")
     document["metadata"]["annotations"] = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
     assert any("exclusive-topology" in note and "spread: node" in note for note in read(document).notes)
+
+
+def test_a_limit_of_retries_counts_without_a_restart_policy() -> None:
+    document = training(Master=replicas(1, shell("true"), policy=None))
+    document["spec"]["runPolicy"] = {"backoffLimit": 3}
+    assert read(document).job.retries == 3
+    document["spec"]["pytorchReplicaSpecs"]["Master"]["restartPolicy"] = "Never"
+    assert read(document).job.retries == 0
+
+
+def test_how_many_pods_of_a_volcano_task_would_do_is_noted() -> None:
+    document = example("volcano-job.yaml")
+    document["spec"]["tasks"][1]["minAvailable"] = 1
+    assert any(note.startswith("spec.tasks[1].minAvailable: all 2 of them") for note in read(document).notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("ray-job.yaml", "rayClusterSpec headGroupSpec template spec containers", []),
+        ("ray-job.yaml", "rayClusterSpec workerGroupSpecs 0 template", None),
+        ("jobset.yaml", "replicatedJobs 0 template spec template spec containers 0 env", -1),
+        ("mpi-job.yaml", "mpiReplicaSpecs Launcher template spec containers 0 env", [{"name": {}}]),
+    ],
+)
+def test_parts_of_no_shape_at_all_are_refused_by_their_path(name: str, path: str, value: object) -> None:
+    document = example(name)
+    *parents, last = (int(key) if key.isdigit() else key for key in path.split())
+    place: Any = document["spec"]
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    assert problems(document)[0].startswith("spec.")

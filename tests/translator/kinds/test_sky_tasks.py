@@ -74,6 +74,7 @@ def test_a_disk_has_its_size_with_a_unit_too(size: str, given: str) -> None:
     [
         ("{any_of: [{cpus: 1}, {cpus: 2}]}", "resources.any_of: the first of 2 is asked for"),
         ("{accelerators: {A100: 1, V100: 1}}", "resources.accelerators: the first of 2 is asked for"),
+        ("{cpus: 1, autostop: 10}", "resources.autostop: a machine is given back when no job is on it"),
         ("{cpus: 1, ports: 8080}", "resources.ports: ports of a job are not opened"),
         ("{cpus: 1, instance_type: p3.2xlarge}", "resources.instance_type: Starburst chooses the machine"),
         ("{cpus: 1}\nsecrets: {TOKEN: x}", "secrets: are variables of the job"),

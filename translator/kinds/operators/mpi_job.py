@@ -118,7 +118,7 @@ def _in_first_worker(launcher: Field, worker: Field) -> Field:
                 each.note(f"is not used: {_WHERE}")
     for each in launcher.at("spec").at("containers").items()[1:]:
         each.note(f"is not used: {_WHERE}")
-    named = {each.at("name").value for each in theirs.at("env").items()}
+    named = [each.at("name").value for each in theirs.at("env").items()]
     env = [each.value for each in ours.at("env").items() if each.at("name").value not in named]
     own = {key: each.value for key, each in ours.entries().items() if key not in ("args", "command", "env")}
     given = {key: each.value for key in _PROGRAM if (each := theirs.at(key)).value is not None}

@@ -217,7 +217,8 @@ class RoleJob:
             )
             return
         common = _common_env(self.roles)
-        container["env"] = [entry for entry in container.get("env") or [] if entry in common]
+        given = container.get("env") or []
+        container["env"] = [entry for entry in given if entry in common] if isinstance(given, list) else given
         container.pop("args", None)
         script = _RANK + self.lines + "".join(self._branches(common)) + 'fi\nexec "$@"\n'
         container["command"] = ["/bin/sh", "-c", script]

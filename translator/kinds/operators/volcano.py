@@ -90,6 +90,9 @@ def _role(task: Field) -> TaskRole:
     if template.value is None:
         template.refuse("is missing; write the pod template of its tasks")
     count = 1 if replicas is None else replicas
+    least = task.at("minAvailable").whole(0)
+    if least not in (None, count):
+        task.at("minAvailable").note(f"all {count} of them start together with the others, or none")
     name = task.at("name").text() or "default"
     return TaskRole(name, count, template, deciding=count if _completes(task) else 0)
 

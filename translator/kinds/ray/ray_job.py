@@ -176,6 +176,8 @@ def _groups(cluster: Field) -> Iterator[RayGroup]:
     yield RayGroup("head", 1, head)
     for workers in cluster.at("workerGroupSpecs").items():
         workers.check(_WORKERS)
+        if workers.at("template").value is None:
+            workers.at("template").refuse("is missing; write the pod template of its workers")
         hosts = workers.at("numOfHosts").whole(1, MAX_TASKS) or 1
         replicas = workers.at("replicas").whole(0, MAX_TASKS)
         least = workers.at("minReplicas").whole(0, MAX_TASKS) or 0
@@ -205,7 +207,7 @@ def _with_program(
     containers = spec.get("containers") if isinstance(spec, dict) else None
     if not isinstance(value, dict) or not isinstance(spec, dict) or not isinstance(containers, list):
         return template
-    first, *beside = containers
+    first, *beside = containers or [None]
     if not isinstance(first, dict):
         return template
     for key in ("command", "args"):

@@ -14,12 +14,13 @@ _CHOSEN = "Starburst chooses the machine by its size and price"
 RESOURCES = Fields(
     "resources",
     read=(
-        *("accelerators", "any_of", "autostop", "cloud", "cpus", "disk_size", "image_id", "infra"),
+        *("accelerators", "any_of", "cloud", "cpus", "disk_size", "image_id", "infra"),
         *("job_recovery", "max_hourly_cost", "memory", "ordered", "priority", "region", "use_spot", "zone"),
     ),
     harmless=("_cluster_config_overrides", "_docker_login_config", "spot_recovery"),
     noted={
         "accelerator_args": "arguments of TPUs are not kept",
+        "autostop": "a machine is given back when no job is on it; cloud.idle_minutes says how soon",
         "disk_tier": _CHOSEN,
         "instance_type": _CHOSEN,
         "labels": "machines are shared by jobs and have labels of Starburst's",
