@@ -73,7 +73,9 @@ def test_a_batch_script_is_translated_with_a_report_by_its_options(cli, tmp_path
     assert lines["--gpus, --cpus-per-task, --mem"] == "kept"
     script.write_text("#!/bin/bash\n#SBATCH --array=0-7\ntrain\n")
     found = cli("translate", script)
-    assert (found.code, 'refused       --array  "0-7": a task is one job' in found.err) == (2, True), found.err
+    assert (found.code, 'refused       --array  "0-7": a task is one job' in found.err) == (2, True), (
+        found.err
+    )
     script.write_text("#!/bin/bash\n#SBATCH --begin=16:00\ntrain\n")
     assert "line 2, --begin" in cli("translate", script).err
 

@@ -1,4 +1,4 @@
-"""What is bent: the manifests of the cases, kinds of operators, SkyPilot tasks, and scripts by their lines."""
+"""What is bent: manifests of the cases and of operators, SkyPilot tasks, and batch scripts by their lines."""
 
 from __future__ import annotations
 

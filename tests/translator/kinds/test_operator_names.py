@@ -100,6 +100,7 @@ def test_how_many_pods_of_a_volcano_task_would_do_is_noted() -> None:
     [
         ("ray-job.yaml", "rayClusterSpec headGroupSpec template spec containers", []),
         ("ray-job.yaml", "rayClusterSpec workerGroupSpecs 0 template", None),
+        ("ray-job.yaml", "rayClusterSpec headGroupSpec template spec containers 0 env", 1.5),
         ("jobset.yaml", "replicatedJobs 0 template spec template spec containers 0 env", -1),
         ("mpi-job.yaml", "mpiReplicaSpecs Launcher template spec containers 0 env", [{"name": {}}]),
     ],

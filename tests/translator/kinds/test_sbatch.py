@@ -138,6 +138,19 @@ def test_options_below_the_first_command_are_not_read_as_for_sbatch() -> None:
     assert found.notes == ("line 4: stands below the first command, where sbatch reads no options",)
 
 
+def test_a_comment_begins_with_a_word_of_its_own() -> None:
+    found = read(
+        script("--container-image=nvcr.io#nvidia/pytorch:24.01 --gpus=8 # don't wait", "-c 4 ## CPUs")
+    )
+    assert found.workload.image == "nvcr.io/nvidia/pytorch:24.01"
+    assert found.job.tasks == (Resources(8, 4000),)
+
+
+def test_an_interpreter_may_be_found_by_env_with_options(tmp_path: Path) -> None:
+    found = read(script("-n1", shebang="#!/usr/bin/env -S bash -e", body="false\necho never\n"))
+    assert (run(found, tmp_path).returncode, run(found, tmp_path).stdout) == (1, "")
+
+
 def test_an_interpreter_that_cannot_be_given_the_script_is_refused() -> None:
     assert "begin the script with #!/bin/bash" in problems(script("-n1", shebang="#!/usr/bin/tclsh"))[0]
 

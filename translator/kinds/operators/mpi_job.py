@@ -93,7 +93,7 @@ def read_mpi_job(document: Field) -> ReadKind:
         template = _in_first_worker(template, worker.at("template"))
     name = str(document.at("metadata").at("name").value or "")
     first = 1 if spec.at("runLauncherAsWorker").value is True else 0
-    names = _Names(name, first) if workers > 1 and with_worker else _Names("", 0)
+    names = _LauncherNames(name, first) if workers > 1 and with_worker else _LauncherNames("", 0)
     template = with_words(template, names.changed)
     if workers > 1 and with_worker:
         template = _on_all_workers(template, slots)
@@ -127,7 +127,7 @@ def _in_first_worker(launcher: Field, worker: Field) -> Field:
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class _LauncherNames:
     """What the operator gives the hostfile and the workers for names, in the words of the launcher."""
 
     job: str

@@ -208,8 +208,8 @@ def _with_program(
     if not isinstance(value, dict) or not isinstance(spec, dict) or not isinstance(containers, list):
         return template
     first, *beside = containers or [None]
-    if not isinstance(first, dict):
-        return template
+    if not isinstance(first, dict) or not isinstance(first.get("env") or [], list):
+        return template  # which is refused when it is read
     for key in ("command", "args"):
         if first.get(key):
             template.at("spec").at("containers").items()[0].at(key).note("is Starburst's, which starts Ray")

@@ -222,6 +222,7 @@ class SbatchReader:
     def _command(self, name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
         words, text = self.script.interpreter, self.script.text
         own = words[1:] if words and PurePosixPath(words[0]).name == "env" else words
+        own = own[1:] if own[:1] == ("-S",) else own
         program = PurePosixPath(own[0]).name if own else ""
         if _SHELL.fullmatch(program):
             return (*words, "-c", text, name, *arguments)
