@@ -62,6 +62,24 @@ def test_a_kind_of_an_operator_is_translated_with_a_report_in_its_own_words(cli)
     assert "spec.jobTemplate.spec.template.spec.containers[0].image" in answer.err
 
 
+def test_a_batch_script_is_translated_with_a_report_by_its_options(cli, tmp_path):
+    script = tmp_path / "train.sbatch"
+    script.write_text("#!/bin/bash\n#SBATCH -N 2 --gres=gpu:a100:8 -p gpu\n#SBATCH --time=60\nsrun train\n")
+    found = cli("translate", script)
+    task = yaml.safe_load(found.out)
+    assert (found.code, task["num_nodes"], task["resources"]) == (0, 2, {"accelerators": {"A100": 8}})
+    lines = {line[14:].split("  ")[0]: line.split()[0] for line in found.err.splitlines()}
+    assert lines["line 2, --partition"] == lines["--time"] == "approximated"
+    assert lines["--gpus, --cpus-per-task, --mem"] == "kept"
+    script.write_text("#!/bin/bash\n#SBATCH --array=0-7\ntrain\n")
+    found = cli("translate", script)
+    assert (found.code, 'refused       --array  "0-7": a task is one job' in found.err) == (2, True), (
+        found.err
+    )
+    script.write_text("#!/bin/bash\n#SBATCH --begin=16:00\ntrain\n")
+    assert "line 2, --begin" in cli("translate", script).err
+
+
 def test_strict_lets_nothing_be_lost(cli, manifest):
     path = manifest(job("spec/ttlSecondsAfterFinished", 60))
     assert cli("translate", path).code == 0

@@ -8,12 +8,32 @@ from typing import Any
 
 from translator.errors import ManifestErrors
 from translator.fidelity import FidelityLevel, FieldFidelity, Translation
-from translator.field import Field
-from translator.kinds.conversion import read_kind
+from translator.field import Field, ManifestReport
+from translator.kinds.conversion import read_kind, script_manifest
 from translator.kinds.read_kind import ReadKind
 from translator.kinds.sky.task import is_task
+from translator.manifests.hints import PREFIX
 
 _TICKS = "a task has no schedule; starburst submit makes a job at each tick"
+_CONTAINER = "spec.template.spec.containers[0]"
+#: Where the parts of a script's Job are in the script.
+_OF_SCRIPT = {
+    "metadata.name": "--job-name",
+    f'metadata.annotations["{PREFIX}after-any"]': "--dependency",
+    f'metadata.annotations["{PREFIX}after-ok"]': "--dependency",
+    f'metadata.annotations["{PREFIX}array"]': "--array",
+    f'metadata.annotations["{PREFIX}gpu-type"]': "--gpus",
+    f'metadata.annotations["{PREFIX}hold"]': "--hold",
+    "spec.activeDeadlineSeconds": "--time",
+    "spec.completionMode": "--nodes",
+    "spec.completions": "--nodes",
+    "spec.parallelism": "--nodes",
+    f"{_CONTAINER}.command": "script",
+    f"{_CONTAINER}.env": "--export",
+    f"{_CONTAINER}.image": "--container-image",
+    f"{_CONTAINER}.resources": "--gpus, --cpus-per-task, --mem",
+    f"{_CONTAINER}.workingDir": "--chdir",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +60,28 @@ class KindReading:
             return cls(document.value)
         return cls(kind.manifest, kind, tuple(document.report.notes))
 
+    @classmethod
+    def of_script(cls, text: str, source: str) -> KindReading:
+        """Read a batch script, without the directory that starburst submit takes along.
+
+        Raises:
+            ManifestErrors: it is invalid.
+        """
+        report = ManifestReport(source, 0)
+        manifest = script_manifest(text, report)
+        if report.errors:
+            raise ManifestErrors(report.errors)
+        return cls(manifest, ReadKind(manifest, _OF_SCRIPT), tuple(report.notes))
+
     def told(self, translation: Translation) -> Translation:
         """The translation with a report in the words of the document."""
         if self.kind is None:
             return translation
         noted = [note.partition(": ") for note in self.notes]
-        lines = [FieldFidelity(path, FidelityLevel.APPROXIMATED, text) for path, _, text in noted]
+        lines = [
+            FieldFidelity(path if text else "script", FidelityLevel.APPROXIMATED, text or path)
+            for path, _, text in noted
+        ]
         if self.kind.timing is not None:
             lines.append(FieldFidelity("spec.schedule", FidelityLevel.DROPPED, _TICKS))
         lines += [replace(line, field=self.kind.origin(line.field)) for line in translation.report]

@@ -29,6 +29,7 @@ from translator.fidelity import FidelityLevel, FieldFidelity, Translation
 from translator.field import Field, ManifestReport
 from translator.intake.kinds import items_of
 from translator.kinds.kind_fidelity import KindReading
+from translator.kinds.sbatch.directives import is_batch_script
 from translator.manifests.documents import chunks, load
 from translator.manifests.references import Reference
 from translator.tasks.runtime_values import NotNowError, UnresolvedError
@@ -52,7 +53,7 @@ class TaskFormat(str, Enum):
 
 
 def translate(
-    file: Annotated[str, typer.Argument(help="Kubernetes Job or Pod YAML; - is standard input.")],
+    file: Annotated[str, typer.Argument(help="Kubernetes YAML or an sbatch script; - is standard input.")],
     strict: Annotated[bool, typer.Option("--strict", help="Exit 2 if anything is lost.")] = False,
     config: Annotated[
         Path | None,
@@ -104,6 +105,12 @@ def _text(file: str, source: str) -> str:
 
 def _readings(text: str, source: str) -> Iterator[KindReading]:
     """The manifests of all documents, with Lists expanded, and other kinds read as Jobs."""
+    if is_batch_script(text):
+        try:
+            yield KindReading.of_script(text, source)
+        except ManifestErrors as errors:
+            raise UserError(str(errors)) from None
+        return
     for index, chunk in enumerate(chunks(text), 1):
         try:
             value: Any = load(chunk, source, index)

@@ -43,7 +43,8 @@ def text_of(seed: int, sources: Sources) -> str:
     if kind < 0.15:
         text = _script(draw, draw.choice(sources.scripts))
     else:
-        text = _document(draw, sources.tasks if kind < 0.3 else sources.manifests, sources)
+        of = sources.tasks if kind < 0.3 else sources.kinds if kind < 0.55 else sources.manifests
+        text = _document(draw, of, sources)
     return damage(draw, text) if draw.random() < 0.3 else text
 
 

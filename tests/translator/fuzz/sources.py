@@ -1,4 +1,4 @@
-"""What is bent: the manifests of the cases, SkyPilot tasks, and batch scripts by their lines."""
+"""What is bent: manifests of the cases and of operators, SkyPilot tasks, and batch scripts by their lines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.translator.skypilot import goldens
 
 NATIVE = Path(__file__).parents[1] / "native"
 KINDS = Path(__file__).parent / "kinds"
+SHAPES = Path(__file__).parents[1] / "kinds" / "manifests"
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Sources:
     """Valid documents and scripts."""
 
     manifests: list[dict[str, Any]]
+    kinds: list[dict[str, Any]]
     tasks: list[dict[str, Any]]
     scripts: list[list[str]]
 
@@ -30,7 +32,8 @@ def sources() -> Sources:
     for path in sorted(NATIVE.glob("*.yaml")):
         manifests += _documents(path)
     scripts = [path.read_text().splitlines() for path in sorted(KINDS.glob("*.sbatch"))]
-    return Sources(manifests, list(_documents(KINDS / "tasks.yaml")), scripts)
+    kinds = [each for path in sorted(SHAPES.glob("*.yaml")) for each in _documents(path) if "kind" in each]
+    return Sources(manifests, kinds, list(_documents(KINDS / "tasks.yaml")), scripts)
 
 
 def _documents(path: Path) -> Iterator[dict[str, Any]]:

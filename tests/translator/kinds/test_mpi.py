@@ -78,6 +78,27 @@ def test_its_launcher_starts_something_on_every_worker_and_ends_the_job(tmp_path
     assert (code, [other[:2] for other in others]) == (7, [(0, ""), (0, "")])
 
 
+def test_the_hostfile_and_the_workers_of_the_operator_are_ours_in_words_and_variables(tmp_path: Path) -> None:
+    told = 'cat /etc/mpi/hostfile; cut -c1-16 "$HOSTS"; echo solve-worker-1.solve:2, /solve-worker-1 $(OF)'
+    document = mpi_job(["sh", "-c", told], workers=2)
+    launcher = document["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    launcher["env"] = [{"name": "OF", "value": "x"}, {"name": "HOSTS", "value": "/etc/mpi/hostfile"}]
+    (code, out, errors), _ = run_all(read(document), tmp_path)
+    lines = [f"starburst-task-{rank} slots=2" for rank in (0, 1)]
+    names = [line.partition(" ")[0] for line in lines]
+    assert out.splitlines() == [*lines, *names, "starburst-task-1:2, /solve-worker-1 x"], errors
+    assert code == 0
+    as_worker = read(mpi_job(["mpirun", "-H", "solve-worker-0"], workers=1, runLauncherAsWorker=True))
+    assert "mpirun -H starburst-task-1" in " ".join(as_worker.workload.command), "the launcher is the first"
+
+
+@pytest.mark.parametrize("command", [["horovodrun", "-np", "4", "train"], ["sh", "-c", "a && ssh x; mpirun"]])
+def test_a_launcher_that_reaches_workers_by_ssh_itself_is_refused(command: list[str]) -> None:
+    (found,) = problems(mpi_job(command))
+    assert "reaches the workers by ssh" in found
+    assert not problems(mpi_job(["sh", "-c", "cp -r /root/.ssh x && pip install deepspeed && mpirun a"]))
+
+
 @pytest.mark.skipif("STARBURST_OPENMPI" not in os.environ, reason="STARBURST_OPENMPI names no Open MPI")
 def test_open_mpi_reduces_over_all_workers(tmp_path: Path) -> None:
     usr = Path(os.environ["STARBURST_OPENMPI"]) / "usr"

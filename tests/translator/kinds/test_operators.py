@@ -52,7 +52,9 @@ def outputs(item: Submission) -> list[str]:
     return found
 
 
-def replicas(count: int, command: list[str] | None, policy: str = "Never", **more: Any) -> dict[str, Any]:
+def replicas(
+    count: int, command: list[str] | None, policy: str | None = "Never", **more: Any
+) -> dict[str, Any]:
     container = {"name": "main", "image": "me/train", **({"command": command} if command else {}), **more}
     return {"replicas": count, "restartPolicy": policy, "template": {"spec": {"containers": [container]}}}
 

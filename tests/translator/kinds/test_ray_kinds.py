@@ -76,6 +76,21 @@ def test_head_and_workers_are_the_tasks_of_a_gang() -> None:
     ]
 
 
+@pytest.mark.parametrize(("cpu", "counted"), [("8", 8), ("1500m", 2), ("200m", 1)])
+def test_ray_counts_the_cpus_that_a_pod_asks_for(cpu: str, counted: int) -> None:
+    workers = group(groupName="small", replicas=1)
+    workers["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    found = read(changed("spec.rayClusterSpec.workerGroupSpecs.0", workers))
+    assert f"1 --num-gpus=0 --num-cpus={counted}" in dict(found.workload.env)["STARBURST_RAY_OPTIONS"]
+
+
+def test_a_selected_cluster_is_refused_by_its_selector_alone() -> None:
+    document = {**RAY_JOB, "spec": {"entrypoint": "a", "clusterSelector": {"ray.io/cluster": "mine"}}}
+    with pytest.raises(ManifestErrors) as bad:
+        read(document)
+    assert [error.field for error in bad.value.errors] == ["spec.clusterSelector"]
+
+
 def test_a_head_without_gpus_has_none_where_tasks_may_differ() -> None:
     with_gpus = group(gpus=4, groupName="large", replicas=2, rayStartParams={"resources": '"{\\"A\\": 1}"'})
     found = read(changed("spec.rayClusterSpec.workerGroupSpecs.0", with_gpus))

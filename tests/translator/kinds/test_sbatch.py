@@ -33,6 +33,9 @@ def script(*options: str, body: str = BODY, shebang: str = "#!/bin/bash") -> str
         (["--gres=gpu:2", "--mem-per-gpu=16G", "--cpus-per-gpu=4"], Resources(2, 8000, 32768)),
         (["--tasks-per-node 8"], Resources(0, 8000)),
         (["--mem=1000K", "-n1"], Resources(0, 1000, 1)),
+        (["--gpus-per-node=2", "--constraint=[a100|h100]&ib"], Resources(2, gpu_type="A100")),
+        (["--gpus=2", "--constraint=gen10"], Resources(2)),
+        (["--gpus=2", "--gres=gpu:a100:2"], Resources(2, gpu_type="A100")),
     ],
 )
 def test_what_a_script_asks_for(options: list[str], needed: Resources) -> None:
@@ -46,6 +49,8 @@ def test_what_a_script_asks_for(options: list[str], needed: Resources) -> None:
         (["--nodes=2-4", "--gpus=8", "--ntasks-per-node=4"], Resources(4, 4000), 2),
         (["-N 2", "-n 3", "-c 2"], Resources(0, 4000), 2),
         (["-N 4", "-n 2", "--gpus-per-task=1"], Resources(1, 1000), 2),
+        (["-n 16", "--ntasks-per-node=8", "--gpus-per-task=1"], Resources(8, 8000), 2),
+        (["--gpus=16", "--gpus-per-node=a100:8"], Resources(8, gpu_type="A100"), 2),
     ],
 )
 def test_what_it_asks_for_on_each_of_several_nodes(options: list[str], each: Resources, nodes: int) -> None:
@@ -82,6 +87,21 @@ def test_what_is_not_kept_is_said(option: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("-n 4", "line 2, --ntasks: all 4 run on one node; for several give --nodes"),
+        ("--gpus=1 -C a100|h100", "line 2, --constraint: A100 is asked for; a job has no alternatives"),
+        ("-C avx512", "line 2, --constraint: avx512: features of Slurm's nodes are not known"),
+        ("--gpus=a100:1 -C ib", "line 2, --constraint: ib: features of Slurm's nodes are not known"),
+        ("--gpus=1 --gres=gpu:2", "line 2, --gres: is not used: --gpus says 1 GPUs of each node"),
+    ],
+)
+def test_what_is_taken_of_several_is_said(options: str, told: str) -> None:
+    (note,) = read(script(options)).notes
+    assert note.startswith(told)
+
+
+@pytest.mark.parametrize(
     ("option", "told"),
     [
         ("-N2 --array=0-7", 'line 2, --array: "0-7": jobs of an array have one node each'),
@@ -90,6 +110,7 @@ def test_what_is_not_kept_is_said(option: str) -> None:
         ("--begin=16:00", 'line 2, --begin: "16:00": start times are not kept'),
         ("--time=soon", 'line 2, --time: "soon": must be minutes'),
         ("--gres=gpu:2,shard:1", 'line 2, --gres: "gpu:2,shard:1": shard:1: only gpu is a resource here'),
+        ("--gres=gpu:a100:1,gpu:l4:1", "gpu:l4:1: a job has GPUs of one type"),
         ("-d singleton", "only afterok:JOB and afterany:JOB are kept"),
         ("-Z", "line 2, #SBATCH -Z: cannot be read: -Z is no option of sbatch"),
         ("hetjob", "jobs of several parts are not taken"),
@@ -102,10 +123,32 @@ def test_what_would_run_wrongly_is_refused_with_its_line(option: str, told: str)
     assert told in line
 
 
+def test_a_container_of_srun_is_refused_unless_the_whole_job_has_an_image() -> None:
+    text = script(
+        "-n1", body="echo a # --container-image\nsrun --ntasks=1 \\\n  --container-image=me/x train\n"
+    )
+    (line,) = problems(text)
+    assert line.startswith("train.sbatch: line 5, --container-image: srun starts no containers; ")
+    assert not problems(text, overrides=Overrides(image="me/x"))
+
+
 def test_options_below_the_first_command_are_not_read_as_for_sbatch() -> None:
     found = read(script("-n1", body="echo a\n#SBATCH -G 8\n"))
     assert found.job.tasks[0].gpus == 0
     assert found.notes == ("line 4: stands below the first command, where sbatch reads no options",)
+
+
+def test_a_comment_begins_with_a_word_of_its_own() -> None:
+    found = read(
+        script("--container-image=nvcr.io#nvidia/pytorch:24.01 --gpus=8 # don't wait", "-c 4 ## CPUs")
+    )
+    assert found.workload.image == "nvcr.io/nvidia/pytorch:24.01"
+    assert found.job.tasks == (Resources(8, 4000),)
+
+
+def test_an_interpreter_may_be_found_by_env_with_options(tmp_path: Path) -> None:
+    found = read(script("-n1", shebang="#!/usr/bin/env -S bash -e", body="false\necho never\n"))
+    assert (run(found, tmp_path).returncode, run(found, tmp_path).stdout) == (1, "")
 
 
 def test_an_interpreter_that_cannot_be_given_the_script_is_refused() -> None:

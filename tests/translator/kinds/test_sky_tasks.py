@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from starburst.domain.job import CloudChoice
 from starburst.domain.resources import Resources
 from tests.translator.kinds.running import Elsewhere, problems, read, run
 from translator.intake.texts import read_manifests
-from translator.kinds.overrides import Overrides
+from translator.kinds.conversion import converted
+from translator.kinds.overrides import NONE, Overrides
 
 TASK = "name: train\nnum_nodes: 1\nrun: python train.py\nresources: "
 
@@ -51,11 +53,28 @@ def test_every_node_is_a_task_of_a_gang() -> None:
     assert len(read("num_nodes: 3\nrun: hostname\n", "many.yaml").job.tasks) == 3
 
 
+def test_the_nodes_of_a_gang_on_pods_have_the_addresses_of_all_from_the_hosts_file(tmp_path: Path) -> None:
+    found = read("num_nodes: 2\nrun: echo $SKYPILOT_NODE_IPS\n", "t.yaml")
+    (tmp_path / "hosts").write_text("10.0.0.1\n10.0.0.2\n")
+    on_pod = run(found, tmp_path, STARBURST_HOSTS_FILE=str(tmp_path / "hosts"))
+    elsewhere = run(found, tmp_path, SKYPILOT_NODE_IPS="10.0.0.3\n10.0.0.4")
+    assert (on_pod.stdout, elsewhere.stdout) == ("10.0.0.1 10.0.0.2\n", "10.0.0.3 10.0.0.4\n")
+    assert run(found, tmp_path).returncode == 127, "every node would take itself for the first"
+
+
+@pytest.mark.parametrize(("size", "given"), [("512", "512Gi"), ("256GB+", "256Gi"), ("1TB", "1024Gi")])
+def test_a_disk_has_its_size_with_a_unit_too(size: str, given: str) -> None:
+    task = converted(f"run: a\nresources: {{disk_size: {size}}}\n", "t.yaml", Elsewhere(), NONE)
+    assert task is not None
+    assert json.loads(task.text)["metadata"]["annotations"]["starburst.io/disk-size"] == given
+
+
 @pytest.mark.parametrize(
     ("lines", "note"),
     [
         ("{any_of: [{cpus: 1}, {cpus: 2}]}", "resources.any_of: the first of 2 is asked for"),
         ("{accelerators: {A100: 1, V100: 1}}", "resources.accelerators: the first of 2 is asked for"),
+        ("{cpus: 1, autostop: 10}", "resources.autostop: a machine is given back when no job is on it"),
         ("{cpus: 1, ports: 8080}", "resources.ports: ports of a job are not opened"),
         ("{cpus: 1, instance_type: p3.2xlarge}", "resources.instance_type: Starburst chooses the machine"),
         ("{cpus: 1}\nsecrets: {TOKEN: x}", "secrets: are variables of the job"),

@@ -6,27 +6,15 @@ addresses of all. Where all tasks share a machine they share an address, so each
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from shlex import quote
 
+from translator.kinds.gangs.addresses import ALL_ADDRESSES
 from translator.kinds.operators.roles import own_text
 
 #: A gang without an address for its first task must not wait for it until its time is over.
 _NO_ADDRESS = "starburst: no address of the first task is known here: MASTER_ADDR is not set"
-_NO_ADDRESSES = "starburst: the addresses of the tasks are not known here: SKYPILOT_NODE_IPS is not set"
-#: Pods have them in a file, once the last one has an address; its kubelet brings them within seconds.
-_HOSTS = own_text(
-    'if [ -z "${SKYPILOT_NODE_IPS:-}" ] && [ -n "${STARBURST_HOSTS_FILE:-}" ]; then\n'
-    "  starburst_waited=0\n"
-    '  until [ -s "$STARBURST_HOSTS_FILE" ] || [ "$starburst_waited" -ge 600 ]; do\n'
-    "    sleep 1\n"
-    "    starburst_waited=$((starburst_waited + 1))\n"
-    "  done\n"
-    '  SKYPILOT_NODE_IPS=`cat "$STARBURST_HOSTS_FILE"`\n'
-    "  export SKYPILOT_NODE_IPS\n"
-    "fi\n"
-    f'[ -n "${{SKYPILOT_NODE_IPS:-}}" ] || {{ echo {quote(_NO_ADDRESSES)} >&2; exit 127; }}\n'
-)
+_HOSTS = own_text(ALL_ADDRESSES)
 
 
 def master_lines(size: int, port: int) -> str:
@@ -51,6 +39,8 @@ def pytorch_lines(size: int, processes: str, rendezvous: Mapping[str, str]) -> s
     lines += own_text(f"export WORLD_SIZE=$((PET_NNODES * {per_node}))\n")
     lines += "".join(f"export {name}={quote(value)}\n" for name, value in given.items())
     lines += 'export RANK="$starburst_rank" PET_NODE_RANK="$starburst_rank"\n'
+    if "PET_RDZV_ENDPOINT" in rendezvous:
+        return lines
     if rendezvous:
         return lines + 'export PET_RDZV_ENDPOINT="$MASTER_ADDR:$MASTER_PORT"\n'
     return lines + 'export PET_MASTER_ADDR="$MASTER_ADDR" PET_MASTER_PORT="$MASTER_PORT"\n'
@@ -96,19 +86,27 @@ def host_lines(ranks: Sequence[int], size: int) -> str:
     )
 
 
-def volcano_lines(replicas: Mapping[str, int]) -> str:
-    """VC_TASK_HOSTS and VC_TASK_NUM of each task by its name, as Volcano's plugin svc gives them."""
+def name_lines(ranks: Collection[int], size: int, port: int = 29_500) -> str:
+    """`starburst_host_RANK` of the tasks whose names stand in words, and MASTER_ADDR; "" if none do."""
+    return master_lines(size, port) + host_lines(sorted(ranks), size) if ranks else ""
+
+
+def volcano_lines(replicas: Mapping[str, int], files: Collection[str] = ()) -> str:
+    """VC_TASK_HOSTS and VC_TASK_NUM of each task by its name, as Volcano's plugin svc gives them.
+
+    `files`: the tasks whose addresses are wanted in `$starburst_hosts/TASK.host`, a line each.
+    """
     size, first = sum(replicas.values()), 1
-    lines = ""
-    if size > 1:
-        lines = _HOSTS
+    lines = _HOSTS if size > 1 else ""
+    if files:
+        lines += "starburst_hosts=`mktemp -d` || exit 127\n"
     for name, count in replicas.items():
         word = name.upper().replace("-", "_")
-        chosen = (
-            f'echo "${{SKYPILOT_NODE_IPS:-localhost}}" | sed -n {first},{first + count - 1}p | paste -sd , -'
-        )
+        chosen = f'echo "${{SKYPILOT_NODE_IPS:-localhost}}" | sed -n {first},{first + count - 1}p'
         if count:
-            lines += f"export VC_{word}_HOSTS=`{chosen}` VC_{word}_NUM={count}\n"
+            lines += f"export VC_{word}_HOSTS=`{chosen} | paste -sd , -` VC_{word}_NUM={count}\n"
+        if name in files:
+            lines += f'{chosen if count else ":"} >"$starburst_hosts/{name}.host"\n'
         first += count
     return lines
 

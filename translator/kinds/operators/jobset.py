@@ -7,15 +7,15 @@ stands in for it.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from translator.field import Field, Fields
-from translator.kinds.operators.environment import host_lines, master_lines
+from translator.kinds.operators.environment import name_lines
 from translator.kinds.operators.roles import RoleJob, TaskRole, marked, own_text
+from translator.kinds.operators.words import with_words
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
@@ -75,6 +75,7 @@ _DOWNWARD = {
     "jobset.sigs.k8s.io/restart-attempt": "$((${STARBURST_ATTEMPT:-1} - 1))",
     "batch.kubernetes.io/job-completion-index": "$JOB_COMPLETION_INDEX",
 }
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _COORDINATOR = Fields("a coordinator", read=("jobIndex", "podIndex", "replicatedJob"))
 _WRITTEN = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
 
@@ -99,6 +100,7 @@ def read_jobset(document: Field) -> ReadKind:
     document.check(_TOP)
     spec = document.at("spec")
     spec.check(_SPEC)
+    _note_topology(document, spec)
     jobs = _replicated_jobs(spec)
     if not jobs:
         spec.at("replicatedJobs").refuse("is missing; write at least one, with a name and a template")
@@ -121,7 +123,15 @@ def read_jobset(document: Field) -> ReadKind:
     startup.check(_STARTUP)
     if startup.at("startupPolicyOrder").choice(("AnyOrder", "InOrder")) == "InOrder" and len(jobs) > 1:
         startup.note("all tasks start together; a program that needs another one has to wait for it")
-    return RoleJob(document, roles, _lines(size, names), _job_spec(spec)).read()
+    return RoleJob(document, roles, name_lines(names.used, size), _job_spec(spec)).read()
+
+
+def _note_topology(document: Field, spec: Field) -> None:
+    """Say that Jobs do not have a part of the cluster each, as the operator's annotation asks."""
+    for owner in (document, *(each.at("template") for each in spec.at("replicatedJobs").items())):
+        wish = owner.at("metadata").at("annotations").at(_EXCLUSIVE)
+        if wish.value is not None:
+            wish.note("Starburst chooses the nodes; starburst.io/spread: node gives each task one of its own")
 
 
 def _replicated_jobs(spec: Field) -> list[_ReplicatedJob]:
@@ -211,10 +221,6 @@ def _index_lines(job: _ReplicatedJob) -> str:
     )
 
 
-def _lines(size: int, names: _PodNames) -> str:
-    return master_lines(size, 29_500) + host_lines(sorted(names.used), size) if names.used else ""
-
-
 class _PodNames:
     """The operator's names of pods, and what it writes on them, in the words of programs."""
 
@@ -231,24 +237,9 @@ class _PodNames:
 
     def addressed(self, template: Field) -> Field:
         """A pod template whose program finds addresses and indexes where the operator's names were."""
-        changed: Any = copy.deepcopy(template.value)
-        spec = changed.get("spec") if isinstance(changed, dict) else None
-        containers = spec.get("containers") if isinstance(spec, dict) else None
-        for container in containers if isinstance(containers, list) else ():
-            if isinstance(container, dict):
-                self._change(container, template)
-        return Field(changed, template.path, template.report)
-
-    def _change(self, container: dict[str, Any], template: Field) -> None:
-        for key in ("command", "args"):
-            if isinstance(container.get(key), list):
-                container[key] = [self._marked(word, template) for word in container[key]]
-        env = container.get("env")
-        for entry in env if isinstance(env, list) else ():
-            if isinstance(entry, dict) and isinstance(entry.get("value"), str):
-                entry["value"] = self._marked(entry["value"], template)
-            elif isinstance(entry, dict):
-                self._tell(entry, template)
+        return with_words(
+            template, lambda word: self._marked(word, template), lambda entry: self._tell(entry, template)
+        )
 
     def _tell(self, entry: dict[str, Any], template: Field) -> None:
         """A variable from what the operator writes on a pod, as a plain one."""
@@ -270,12 +261,8 @@ class _PodNames:
             entry.pop("valueFrom")
             entry["value"] = value
 
-    def _marked(self, word: object, template: Field) -> object:
-        return (
-            self._name.sub(lambda found: self._address(found, template), word)
-            if isinstance(word, str)
-            else word
-        )
+    def _marked(self, word: str, template: Field) -> str:
+        return self._name.sub(lambda found: self._address(found, template), word)
 
     def _address(self, found: re.Match[str], template: Field) -> str:
         job, index, pod = self._jobs[found[1]], int(found[2]), int(found[3])

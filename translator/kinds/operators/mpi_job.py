@@ -5,6 +5,8 @@ mpirun of Open MPI reaches the other workers by a program of ours in place of ss
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ from typing import Any
 from translator.field import Field, Fields
 from translator.kinds.gangs import carried
 from translator.kinds.gangs.carried import LAUNCHER, secret, with_launcher
-from translator.kinds.operators.roles import RoleJob, TaskRole, own_text
+from translator.kinds.operators.roles import RoleJob, TaskRole, marked, own_text, quoted
 from translator.kinds.operators.run_policy import RUN_POLICY, job_spec
+from translator.kinds.operators.words import with_words
 from translator.kinds.prelude import Prelude
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
@@ -39,18 +42,22 @@ _OF_POD = ("containers", "restartPolicy")
 _OF_CONTAINER = (*_PROGRAM, "env", "image", "imagePullPolicy", "name", "stdin", "tty")
 #: Words of sh before the launcher's program, which is given as arguments.
 _SEVERAL = """\
-hostfile="$STARBURST_PROGRAMS/hostfile"
+starburst_hostfile="$STARBURST_PROGRAMS/hostfile"
 task=0
 while [ "$task" -lt "$STARBURST_WORLD_SIZE" ]; do
   echo "starburst-task-$task slots={slots}"
   task=$((task + 1))
-done >"$hostfile"
-export OMPI_MCA_orte_default_hostfile="$hostfile" PRTE_MCA_prte_default_hostfile="$hostfile"
+done >"$starburst_hostfile"
+export OMPI_MCA_orte_default_hostfile="$starburst_hostfile"
+export PRTE_MCA_prte_default_hostfile="$starburst_hostfile"
 export OMPI_MCA_plm_rsh_agent=starburst-rsh PRTE_MCA_plm_ssh_agent=starburst-rsh
 export OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1
 export OMPI_MCA_orte_keep_fqdn_hostnames=true K_MPI_JOB_ROLE=launcher
-exec "$@"
 """
+#: Where the operator has the hostfile.
+_HOSTFILE = "/etc/mpi/hostfile"
+#: A command that starts others by ssh itself, at the begin of a line of a shell.
+_BY_SSH = re.compile(r"(?:^|[;&|]\s*)(horovodrun|deepspeed|pdsh|ssh)(?:\s|$)", re.MULTILINE)
 
 
 def read_mpi_job(document: Field) -> ReadKind:
@@ -84,6 +91,10 @@ def read_mpi_job(document: Field) -> ReadKind:
     )
     if with_worker:
         template = _in_first_worker(template, worker.at("template"))
+    name = str(document.at("metadata").at("name").value or "")
+    first = 1 if spec.at("runLauncherAsWorker").value is True else 0
+    names = _LauncherNames(name, first) if workers > 1 and with_worker else _LauncherNames("", 0)
+    template = with_words(template, names.changed)
     if workers > 1 and with_worker:
         template = _on_all_workers(template, slots)
         return RoleJob(document, [TaskRole("worker", workers, template)], spec=job).read()
@@ -107,7 +118,7 @@ def _in_first_worker(launcher: Field, worker: Field) -> Field:
                 each.note(f"is not used: {_WHERE}")
     for each in launcher.at("spec").at("containers").items()[1:]:
         each.note(f"is not used: {_WHERE}")
-    named = {each.at("name").value for each in theirs.at("env").items()}
+    named = [each.at("name").value for each in theirs.at("env").items()]
     env = [each.value for each in ours.at("env").items() if each.at("name").value not in named]
     own = {key: each.value for key, each in ours.entries().items() if key not in ("args", "command", "env")}
     given = {key: each.value for key in _PROGRAM if (each := theirs.at(key)).value is not None}
@@ -115,14 +126,45 @@ def _in_first_worker(launcher: Field, worker: Field) -> Field:
     return _with_container(worker, container)
 
 
+@dataclass(frozen=True, slots=True)
+class _LauncherNames:
+    """What the operator gives the hostfile and the workers for names, in the words of the launcher."""
+
+    job: str
+    #: The task that is the first worker.
+    first: int
+
+    def changed(self, word: str) -> str:
+        """A word with our names in place of them."""
+        word = word.replace(_HOSTFILE, marked("$starburst_hostfile"))
+        if not self.job:
+            return word
+        name = (
+            rf"(?<![\w.-])(?:(?<=//)|(?<!/)){re.escape(self.job)}-worker-([0-9]+)(?:\.[a-z0-9.-]+)?(?![\w-])"
+        )
+        return re.sub(name, lambda found: f"starburst-task-{int(found[1]) + self.first}", word)
+
+
 def _on_all_workers(template: Field, slots: int) -> Field:
     """The template whose tasks meet, and whose program runs in the first of them with a hostfile of all."""
     container = _container(template)
-    program = [each.text() or "" for key in ("command", "args") for each in container.at(key).items()]
+    given = [each for key in ("command", "args") for each in container.at(key).items()]
+    program = [each.text() or "" for each in given]
+    for number, word in enumerate(program):
+        found = _BY_SSH.search(word) if not number or " " in word else None
+        if found is not None:
+            mend = "reaches the workers by ssh, which tasks do not have; start the program by mpirun"
+            given[number].refuse(f"{found[1]} {mend}", show=False)
     prelude = with_launcher(Prelude(programs={RSH: _rsh()}))
-    shell, option, script, *own = prelude.wrap((LAUNCHER, "/bin/sh", "-c", _SEVERAL.format(slots=slots)))
-    words = [shell, option, own_text(script), *map(own_text, own), "mpi", *program]
-    env = [each.value for each in container.at("env").items()]
+    shell, option, script, *_ = prelude.wrap((LAUNCHER,))
+    own, env = own_text(_SEVERAL.format(slots=slots)), list[Any]()
+    for entry in (each.value for each in container.at("env").items()):
+        if isinstance(entry, dict) and "\0" in str(entry.get("value")):
+            own += f"export {entry.get('name')}={quoted(str(entry['value']))}\n"
+        else:
+            env.append(entry)
+    own += f"exec {' '.join(map(quoted, program))}\n"
+    words = [shell, option, own_text(script), "starburst", LAUNCHER, "/bin/sh", "-c", own, "mpi"]
     env += [{"name": name, "value": value} for name, value in secret().items()]
     kept = {key: each.value for key, each in container.entries().items() if key != "args"}
     return _with_container(template, {**kept, "command": words, "env": env})

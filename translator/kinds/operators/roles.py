@@ -27,6 +27,7 @@ _CHOSEN = ("args", "command", "env", "imagePullPolicy", "name", "ports", "resour
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 #: Of a pod spec: the roles' restart policies become the job's retries.
 _UNCOMPARED = ("containers", "restartPolicy")
+_UNORDERED = ("imagePullSecrets", "tolerations", "volumeMounts", "volumes")
 #: Kubernetes expands $(NAME); a shell's own $( has to be written with two dollars.
 _EXPANDED = re.compile(r"\$(?=\()")
 #: Variables that lines of sh set, and references to variables in words of a manifest.
@@ -107,7 +108,7 @@ class RoleJob:
             spec |= self._success(size)
         metadata = self._metadata(size)
         manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-        origins = {"spec.template": base.template.path}
+        origins = {"spec.template": base.template.path, **_env_origins(template, base)}
         return ReadKind(manifest, origins, tasks=self._tasks(needs, base))
 
     def _note_restarts(self, policies: Iterable[Field]) -> None:
@@ -216,7 +217,8 @@ class RoleJob:
             )
             return
         common = _common_env(self.roles)
-        container["env"] = [entry for entry in container.get("env") or [] if entry in common]
+        given = container.get("env") or []
+        container["env"] = [entry for entry in given if entry in common] if isinstance(given, list) else given
         container.pop("args", None)
         script = _RANK + self.lines + "".join(self._branches(common)) + 'fi\nexec "$@"\n'
         container["command"] = ["/bin/sh", "-c", script]
@@ -236,7 +238,7 @@ class RoleJob:
             test = f'{"elif" if number else "if"} [ "$starburst_rank" -lt {rank + role.replicas} ]; then\n'
             index = own_text(f"starburst_index=$((starburst_rank - {rank}))\n")
             yield test + index + role.lines + "".join(_exports(role, common, known))
-            yield f"set -- {' '.join(_quoted(word, known) for word in role.words)}\n"
+            yield f"set -- {' '.join(quoted(word, known) for word in role.words)}\n"
             rank += role.replicas
 
 
@@ -245,7 +247,7 @@ def marked(expression: str) -> str:
     return f"\0{expression}\0" if expression else ""
 
 
-def _quoted(word: str, known: Collection[str]) -> str:
+def quoted(word: str, known: Collection[str] = ()) -> str:
     """A word in single quotes; outside of them its marked expressions, and `$(NAME)` of known variables."""
     word = _REFERENCE.sub(lambda found: marked(f"${found[1]}") if found[1] in known else found[0], word)
     return re.sub("\0([^\0]*)\0", lambda found: f"'\"{own_text(found[1])}\"'", quote(word))
@@ -263,7 +265,7 @@ def _exports(role: TaskRole, common: Sequence[Any], known: Collection[str]) -> I
         if entry.value.get("valueFrom") is not None:
             entry.at("valueFrom").refuse("is of one role only; give the variable to all roles", show=False)
         name, value = str(entry.value.get("name")), str(entry.value.get("value") or "")
-        yield f"export {name}={_quoted(value, known)}\n"
+        yield f"export {name}={quoted(value, known)}\n"
 
 
 def _common_env(roles: Sequence[TaskRole]) -> list[Any]:
@@ -275,6 +277,17 @@ def _common_env(roles: Sequence[TaskRole]) -> list[Any]:
     ]
 
 
+def _env_origins(template: Mapping[str, Any], base: TaskRole) -> dict[str, str]:
+    """Where the variables that are left in the Job's template are in the role's."""
+    here, there = "spec.template.spec.containers[0].env", f"{base.container.path}.env"
+    theirs = [each.value for each in base.container.at("env").items()]
+    ours = template["spec"]["containers"][0].get("env")
+    kept = ours if isinstance(ours, list) else []
+    return {
+        f"{here}[{at}]": f"{there}[{theirs.index(each)}]" for at, each in enumerate(kept) if each in theirs
+    }
+
+
 def _key(role: TaskRole) -> str:
     return json.dumps(role.container.at("env").value, sort_keys=True, default=str)
 
@@ -284,7 +297,14 @@ def _different(one: object, other: object, apart: Sequence[str]) -> list[str]:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return []
     keys = [key for key in {**one, **other} if key not in apart]
-    return [key for key in keys if (one.get(key) or None) != (other.get(key) or None)]
+    return [key for key in keys if _in_order(key, one.get(key)) != _in_order(key, other.get(key))]
+
+
+def _in_order(key: str, value: object) -> object:
+    """A value to compare: lists whose order says nothing in one order, empty ones as absent."""
+    if key in _UNORDERED and isinstance(value, list):
+        value = sorted(value, key=lambda each: json.dumps(each, sort_keys=True, default=str))
+    return value or None
 
 
 def _is_whole(template: Field) -> bool:

@@ -24,8 +24,11 @@ RUN_POLICY = Fields(
 
 def job_spec(policy: Field, restart_policies: Iterable[Field]) -> dict[str, Any]:
     """The fields of a Job's spec that a run policy sets, and how often it is run again."""
-    restarting = [each for each in restart_policies if each.choice([*_RESTARTING, "Never"]) in _RESTARTING]
+    policies = list(restart_policies)
+    restarting = [each for each in policies if each.choice([*_RESTARTING, "Never"]) in _RESTARTING]
     limit = policy.at("backoffLimit").whole(0)
+    if limit is not None:  # a limit that is said is meant, also where no policy is
+        restarting += [each for each in policies if each.value is None]
     if restarting and limit is None:
         restarting[0].note(
             f"a failed task ends the run; the job is run again as a whole, at most {RESTARTS} times"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import (
+    name_lines,
     pytorch_lines,
     tf_cluster_lines,
     tf_task_lines,
@@ -18,6 +19,7 @@ from translator.kinds.operators.environment import (
 )
 from translator.kinds.operators.roles import RoleJob, TaskRole
 from translator.kinds.operators.run_policy import RUN_POLICY, job_spec
+from translator.kinds.operators.words import HostNames, with_words
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
@@ -27,8 +29,10 @@ _REPLICA_SPEC = Fields(
 )
 _ELASTIC = Fields(
     "an elastic policy",
-    read=("maxReplicas", "maxRestarts", "minReplicas", "nProcPerNode", "rdzvBackend", "rdzvId"),
-    harmless=("rdzvConf", "rdzvHost", "rdzvPort", "standalone"),
+    read=(
+        *("maxReplicas", "maxRestarts", "minReplicas", "nProcPerNode", "rdzvBackend", "rdzvConf", "rdzvHost"),
+        *("rdzvId", "rdzvPort", "standalone"),
+    ),
     noted={"metrics": "tasks are not added or removed while it runs"},
 )
 
@@ -68,7 +72,26 @@ def _rendezvous(elastic: Field, size: int) -> dict[str, str]:
     found["PET_RDZV_BACKEND"] = elastic.at("rdzvBackend").text() or "c10d"
     found["PET_RDZV_ID"] = elastic.at("rdzvId").text() or "starburst"
     restarts = elastic.at("maxRestarts").whole(0)
-    return found if restarts is None else {**found, "PET_MAX_RESTARTS": str(restarts)}
+    if restarts is not None:
+        found["PET_MAX_RESTARTS"] = str(restarts)
+    if elastic.at("standalone").flag():
+        found["PET_STANDALONE"] = ""
+    pairs = [(each.at("key").text(), each.at("value").text()) for each in elastic.at("rdzvConf").items()]
+    if pairs:
+        found["PET_RDZV_CONF"] = ",".join(f"{key}={value}" for key, value in pairs)
+    return found | _endpoint(elastic, found["PET_RDZV_BACKEND"])
+
+
+def _endpoint(elastic: Field, backend: str) -> dict[str, str]:
+    """Where tasks meet if it is a service that the policy names; else it is the first task."""
+    host, port = elastic.at("rdzvHost"), elastic.at("rdzvPort").whole(1)
+    if backend in ("c10d", "static"):
+        return {}
+    if not host.text():
+        host.refuse(f"is missing; write where the service of {backend} is, or use the backend c10d")
+        return {}
+    host.note(f"must be reached from where the job runs; {backend} is not started, and the cloud has none")
+    return {"PET_RDZV_ENDPOINT": f"{host.value}:{port}" if port else str(host.value)}
 
 
 def _tensorflow(_spec: Field, roles: Sequence[TaskRole]) -> str:
@@ -120,10 +143,13 @@ def read_training_job(document: Field) -> ReadKind:
         found = [replace(role, lines=tf_task_lines(role.name.lower())) for role in found]
     roles = _deciding(document, found, cleans=policy.at("cleanPodPolicy").choice(("All", "None", "Running")))
     restarts = [replicas.at(role.name).at("restartPolicy") for role in roles]
+    names = HostNames(str(document.at("metadata").at("name").value or ""), roles)
+    roles = [replace(role, template=with_words(role.template, names.addressed)) for role in roles]
+    size = sum(role.replicas for role in roles)
     job = RoleJob(
         document,
         roles,
-        kind.lines(spec, roles),
+        kind.lines(spec, roles) + name_lines(names.used, size),
         job_spec(policy, restarts),
         kind.optional,
         scales=document.at("kind").value == "PyTorchJob",
@@ -134,7 +160,7 @@ def read_training_job(document: Field) -> ReadKind:
 
 def _role(spec: Field, name: str) -> TaskRole:
     spec.check(_REPLICA_SPEC)
-    replicas = spec.at("replicas").whole(0, MAX_TASKS)
+    replicas = spec.at("replicas").whole(0, 1 if name in ("Master", "Chief") else MAX_TASKS)
     template = spec.at("template")
     if template.value is None:
         template.refuse("is missing; write the pod template of its tasks")

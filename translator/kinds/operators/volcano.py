@@ -6,12 +6,13 @@ Source: Volcano's documentation of Jobs and of its plugins env, svc and ssh, ver
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from translator.field import Field, Fields
-from translator.kinds.operators.environment import master_lines, volcano_lines
-from translator.kinds.operators.roles import RoleJob, TaskRole
+from translator.kinds.operators.environment import master_lines, name_lines, volcano_lines
+from translator.kinds.operators.roles import RoleJob, TaskRole, marked
+from translator.kinds.operators.words import HostNames, with_words
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
@@ -41,6 +42,8 @@ _TASK = Fields(
 _POLICY = Fields("a policy", read=("action", "event", "events"), harmless=("exitCode", "timeout"))
 _RESTARTING = ("RestartJob", "RestartTask", "RestartPod", "RestartPartition")
 _INDEX = 'export VC_TASK_INDEX="$starburst_index" VK_TASK_INDEX="$starburst_index"\n'
+#: Files of the plugin svc with the addresses of a task's pods.
+_HOST_FILE = re.compile(r"/etc/volcano/([a-z0-9-]+)\.host\b")
 #: Words of programs that start others by ssh.
 _BY_SSH = re.compile(r"\b(?:mpirun|mpiexec|horovodrun|ssh|sshd|pdsh|deepspeed)\b")
 _NO_SSH = (
@@ -69,8 +72,10 @@ def read_volcano_job(document: Field) -> ReadKind:
     if least not in (None, 0, size) and size:
         spec.at("minAvailable").note(f"all {size} tasks start together, or none")
     plugins = spec.at("plugins")
-    lines = _plugins(plugins, {role.name: role.replicas for role in roles}, size)
     _judge_ssh(plugins.at("ssh"), roles, size)
+    name = str(document.at("metadata").at("name").value or "")
+    roles, lines = _with_hosts(name, roles, size) if "svc" in plugins.entries() else (roles, "")
+    lines += _plugins(plugins, size)
     if "env" in plugins.entries():
         roles = [replace(role, lines=_INDEX) for role in roles]
     restarts = any(_restarts(each) for each in (spec, *tasks))
@@ -85,6 +90,9 @@ def _role(task: Field) -> TaskRole:
     if template.value is None:
         template.refuse("is missing; write the pod template of its tasks")
     count = 1 if replicas is None else replicas
+    least = task.at("minAvailable").whole(0)
+    if least not in (None, count):
+        task.at("minAvailable").note(f"all {count} of them start together with the others, or none")
     name = task.at("name").text() or "default"
     return TaskRole(name, count, template, deciding=count if _completes(task) else 0)
 
@@ -127,14 +135,33 @@ def _judge_ssh(plugin: Field, roles: Sequence[TaskRole], size: int) -> None:
         plugin.note("tasks have no ssh to one another; the commands do not name it")
 
 
-def _plugins(plugins: Field, replicas: Mapping[str, int], size: int) -> str:
-    """The variables that the plugins give; a plugin without which the job would not run is refused."""
+def _with_hosts(job: str, roles: Sequence[TaskRole], size: int) -> tuple[list[TaskRole], str]:
+    """What the plugin svc gives: variables, files with addresses, and names, where words have them."""
+    replicas = {role.name: role.replicas for role in roles}
+    names, files = HostNames(job, roles, subdomain=job), set[str]()
+
+    def file(found: re.Match[str]) -> str:
+        if found[1] not in replicas:
+            return found[0]
+        files.add(found[1])
+        return marked(f"$starburst_hosts/{found[1]}.host")
+
+    changed = [
+        replace(
+            role,
+            template=with_words(role.template, lambda word: _HOST_FILE.sub(file, names.addressed(word))),
+        )
+        for role in roles
+    ]
+    return changed, volcano_lines(replicas, files) + name_lines(names.used, size)
+
+
+def _plugins(plugins: Field, size: int) -> str:
+    """The variables that other plugins give; one without which the job would not run is refused."""
     lines = ""
     for name, plugin in plugins.entries().items():
-        if name == "svc":
-            lines = volcano_lines(replicas)
-        elif name == "pytorch":
+        if name == "pytorch":
             lines = master_lines(size, 23_456)
-        elif name not in ("env", "ssh"):
+        elif name not in ("env", "ssh", "svc"):
             plugin.refuse("is a plugin that Starburst does not know; remove it", show=False)
     return lines

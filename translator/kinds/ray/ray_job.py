@@ -6,6 +6,7 @@ Source: KubeRay's API reference, ray.io/v1 as of 1.4.
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,16 +62,19 @@ _CLUSTER = Fields(
     refused={"authOptions": "tokens of Ray are not set; remove it, and keep others out by network policies"},
 )
 _NOT_OPENED = "nothing is opened to the outside"
+_PARAMS = "write it under rayStartParams, whose name and JSON ray start takes"
 _HEAD = Fields(
     "a head group",
     read=("rayStartParams", "template"),
     noted={"enableIngress": _NOT_OPENED, "headService": _NOT_OPENED, "serviceType": _NOT_OPENED},
+    refused={"labels": _PARAMS, "resources": _PARAMS},
 )
 _WORKERS = Fields(
     "a worker group",
     read=("groupName", "numOfHosts", "rayStartParams", "replicas", "template"),
     harmless=("maxReplicas", "minReplicas", "scaleStrategy"),
     noted={"idleTimeoutSeconds": _FIXED, "suspend": "all groups start together"},
+    refused={"labels": _PARAMS, "resources": _PARAMS},
 )
 #: Options of `ray start` that are passed on.
 _PASSED = (
@@ -106,7 +110,7 @@ class RayGroup:
         need = self.need
         found = {"num-gpus": str(need.gpus)}
         if need.cpus:
-            found["num-cpus"] = str(max(1, need.cpus // 1000))
+            found["num-cpus"] = str(math.ceil(need.cpus))  # as KubeRay rounds
         for key, each in self.spec.at("rayStartParams").entries().items():
             if key in _PASSED:
                 found[key] = _unquoted(str(each.value))
@@ -165,11 +169,15 @@ def _groups(cluster: Field) -> Iterator[RayGroup]:
     head = cluster.at("headGroupSpec")
     head.check(_HEAD)
     if head.at("template").value is None:
+        if cluster.value is None and cluster.report.errors:
+            return  # as with a clusterSelector in its place
         head.at("template").refuse("is missing; write the pod template of the head")
         return
     yield RayGroup("head", 1, head)
     for workers in cluster.at("workerGroupSpecs").items():
         workers.check(_WORKERS)
+        if workers.at("template").value is None:
+            workers.at("template").refuse("is missing; write the pod template of its workers")
         hosts = workers.at("numOfHosts").whole(1, MAX_TASKS) or 1
         replicas = workers.at("replicas").whole(0, MAX_TASKS)
         least = workers.at("minReplicas").whole(0, MAX_TASKS) or 0
@@ -199,9 +207,9 @@ def _with_program(
     containers = spec.get("containers") if isinstance(spec, dict) else None
     if not isinstance(value, dict) or not isinstance(spec, dict) or not isinstance(containers, list):
         return template
-    first, *beside = containers
-    if not isinstance(first, dict):
-        return template
+    first, *beside = containers or [None]
+    if not isinstance(first, dict) or not isinstance(first.get("env") or [], list):
+        return template  # which is refused when it is read
     for key in ("command", "args"):
         if first.get(key):
             template.at("spec").at("containers").items()[0].at(key).note("is Starburst's, which starts Ray")

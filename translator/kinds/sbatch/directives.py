@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
@@ -90,7 +91,7 @@ def read_script(text: str, source: str) -> BatchScript:
             )
         else:
             try:
-                found += _options(shlex.split(directive[1], comments=True), number)
+                found += _options(list(_words(directive[1])), number)
             except ValueError as bad:
                 errors.append(_error(source, number, directive[1].strip(), f"cannot be read: {bad}"))
     if errors:
@@ -100,6 +101,17 @@ def read_script(text: str, source: str) -> BatchScript:
 
 def _error(source: str, line: int, what: str, mend: str) -> ManifestError:
     return ManifestError(source, 0, f"line {line}, #SBATCH {what}", None, mend)
+
+
+def _words(text: str) -> Iterator[str]:
+    """The words of a directive up to a comment; a # within a word, as of an image, begins none.
+
+    Raises:
+        ValueError: a quotation is not closed.
+    """
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    return itertools.takewhile(lambda word: not word.startswith("#"), lexer)
 
 
 def _options(words: list[str], line: int) -> Iterator[SbatchOption]:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from starburst.domain.gpu_types import gpu_type
+from starburst.domain.gpu_types import gpu_type, memory_gib
 from translator.errors import ManifestError
 from translator.field import ManifestReport, did_you_mean
 from translator.kinds.command_job import CommandJob, job_name
@@ -82,6 +82,8 @@ class SbatchReader:
                 hints=self._hints({} if array is None else {"array": array.hint}),
             )
         )
+        if not job.image:
+            self._refuse_containers_of_srun()
         named = self._text("job-name")
         if named and job.name != named and not overrides.name:
             self._note("job-name", f"{named}: the job is named {job.name}")
@@ -119,16 +121,25 @@ class SbatchReader:
                 f"line {line}: stands below the first command, where sbatch reads no options"
             )
 
+    def _refuse_containers_of_srun(self) -> None:
+        """Refuse programs that srun would start in a container; the whole job may run in one."""
+        for number, line in enumerate(self.script.text.split("\n"), 1):
+            if "--container-image" in line.partition("#")[0] and "srun" in self.script.text:
+                mend = "srun starts no containers; name the image of the job by submit --image"
+                place = f"line {number}, --container-image"
+                self.report.errors.append(ManifestError(self.report.source, 0, place, None, mend))
+
     def _share(self, nodes: int | None) -> NodeShare:
         """Of each node; `nodes` is their number if the command line says it."""
-        nodes = nodes or self._value("nodes", _least) or 1
         per_node = self._value("ntasks-per-node", values.count)
-        tasks = self._value("ntasks", values.count) or nodes * (per_node or 1)
+        asked = self._value("ntasks", values.count)
+        nodes = nodes or self._value("nodes", _least) or self._nodes_of_counts(asked, per_node)
+        tasks = asked or nodes * (per_node or 1)
         nodes = min(nodes, tasks)  # as Slurm has it
         on_node = -(-tasks // nodes)
         gpus, gpus_per_task = self._gpus(nodes, on_node)
-        if not gpus.type and (kind := self._gpu_type_of_constraint()):
-            gpus = GpuRequest(gpus.count, kind)
+        kind = self._gpu_type_of_constraint(gpus.count)
+        gpus = replace(gpus, type=gpus.type or kind)
         cpus_per_task = self._value("cpus-per-task", values.count)
         said = cpus_per_task or self._text("ntasks") or self._text("ntasks-per-node")
         cpus = on_node * (cpus_per_task or 1) if said else 0
@@ -147,21 +158,45 @@ class SbatchReader:
         total = self._value("gpus", values.gpus)
         if total is not None and total.count % nodes:
             self._refuse("gpus", f"must be a multiple of the {nodes} nodes, which are alike here")
-        asked = [
-            total and GpuRequest(total.count // nodes, total.type),
-            self._value("gpus-per-node", values.gpus),
-            self._value("gres", values.gres),
-            per_task and GpuRequest(per_task.count * tasks, per_task.type),
-        ]
-        gpus = next((each for each in asked if each is not None), GpuRequest())
-        return gpus, per_task.count if per_task else 0
+        asked = {
+            "gpus": total and GpuRequest(total.count // nodes, total.type),
+            "gpus-per-node": self._value("gpus-per-node", values.gpus),
+            "gres": self._value("gres", values.gres),
+            "gpus-per-task": per_task and GpuRequest(per_task.count * tasks, per_task.type),
+        }
+        said = {name: each for name, each in asked.items() if each is not None}
+        name, gpus = next(iter(said.items()), ("", GpuRequest()))
+        for other, each in said.items():
+            if each.count != gpus.count or (each.type and gpus.type and each.type != gpus.type):
+                self._note(other, f"is not used: --{name} says {gpus.count} GPUs of each node")
+        kind = next((each.type for each in said.values() if each.type), "")
+        return replace(gpus, type=kind), per_task.count if per_task else 0
 
-    def _gpu_type_of_constraint(self) -> str:
+    def _nodes_of_counts(self, tasks: int | None, per_node: int | None) -> int:
+        """The nodes that numbers of tasks or GPUs come to, where --nodes is not given."""
+        if tasks and per_node:
+            return -(-tasks // per_node)
+        total = self._value("gpus", values.gpus)
+        each = self._value("gpus-per-node", values.gpus) or self._value("gres", values.gres)
+        if total and each and each.count:
+            return -(-total.count // each.count)
+        if tasks and tasks > 1:
+            self._note("ntasks", f"all {tasks} run on one node; for several give --nodes")
+        return 1
+
+    def _gpu_type_of_constraint(self, gpus: int) -> str:
         """The type of GPU that --constraint names, as many clusters use it; other features are noted."""
-        kind = gpu_type(self._text("constraint"))
-        if self._text("constraint") and not kind:
-            self._note("constraint", "features of Slurm's nodes are not known; it may run on any node")
-        return kind
+        parts = dict.fromkeys(filter(None, re.split(r"[|&,()*\[\]]+", self._text("constraint"))))
+        known = {part: gpu_type(part) for part in parts if gpus and memory_gib(gpu_type(part)) is not None}
+        kinds = list(dict.fromkeys(known.values()))
+        if len(kinds) > 1:
+            self._note("constraint", f"{kinds[0]} is asked for; a job has no alternatives")
+        if others := [part for part in parts if part not in known and not part.isdigit()]:
+            self._note(
+                "constraint",
+                f"{', '.join(others)}: features of Slurm's nodes are not known; it may run on any node",
+            )
+        return kinds[0] if kinds else ""
 
     def _hints(self, hints: dict[str, str]) -> dict[str, str]:
         hints |= self._value("dependency", values.dependencies) or {}
@@ -187,6 +222,7 @@ class SbatchReader:
     def _command(self, name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
         words, text = self.script.interpreter, self.script.text
         own = words[1:] if words and PurePosixPath(words[0]).name == "env" else words
+        own = own[1:] if own[:1] == ("-S",) else own
         program = PurePosixPath(own[0]).name if own else ""
         if _SHELL.fullmatch(program):
             return (*words, "-c", text, name, *arguments)

@@ -68,7 +68,9 @@ def gres(text: str) -> GpuRequest | None:
     for part in text.split(","):
         name, _, rest = part.removeprefix("gres/").replace("=", ":").partition(":")
         rest = rest.partition("(")[0]
-        if name == "gpu" and found is None:
+        if name == "gpu" and found is not None:
+            raise ValueError(f"{part}: a job has GPUs of one type; submit one for each")
+        if name == "gpu":
             found = gpus(rest) if rest else GpuRequest(1)
         elif name.lower() != "none":
             others.append(part)

@@ -14,12 +14,13 @@ _CHOSEN = "Starburst chooses the machine by its size and price"
 RESOURCES = Fields(
     "resources",
     read=(
-        *("accelerators", "any_of", "autostop", "cloud", "cpus", "disk_size", "image_id", "infra"),
+        *("accelerators", "any_of", "cloud", "cpus", "disk_size", "image_id", "infra"),
         *("job_recovery", "max_hourly_cost", "memory", "ordered", "priority", "region", "use_spot", "zone"),
     ),
     harmless=("_cluster_config_overrides", "_docker_login_config", "spot_recovery"),
     noted={
         "accelerator_args": "arguments of TPUs are not kept",
+        "autostop": "a machine is given back when no job is on it; cloud.idle_minutes says how soon",
         "disk_tier": _CHOSEN,
         "instance_type": _CHOSEN,
         "labels": "machines are shared by jobs and have labels of Starburst's",
@@ -31,6 +32,7 @@ RESOURCES = Fields(
 )
 _AMOUNT = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)(?:\+)?")
 _MEMORY = re.compile(r"(\d{1,7}(?:\.\d{1,3})?)(GB|GIB|G|GI|MB|MIB|M|MI|TB|TIB|T|TI)?\+?", re.IGNORECASE)
+_DISK = re.compile(r"(\d{1,7})([GT]?)(?:I?B)?\+?", re.IGNORECASE)
 _KUBERNETES = ("kubernetes", "k8s", "ssh")
 
 
@@ -158,12 +160,12 @@ def _hints(where: Field) -> Mapping[str, str]:
     return hints
 
 
-def _disk_gib(where: Field) -> str:
-    text = str(where.value).upper().removesuffix("+").removesuffix("B").removesuffix("I").removesuffix("G")
-    if not text.isdigit():
-        where.refuse("must be whole GiB, such as 512")
-        return "1"
-    return text
+def _disk_gib(where: Field) -> int:
+    found = _DISK.fullmatch(str(where.value))
+    if found is None:
+        where.refuse("must be whole GiB, such as 512, or a size such as 1TB")
+        return 1
+    return int(found[1]) * (1024 if found[2].upper() == "T" else 1)
 
 
 def _infra(where: Field) -> str:

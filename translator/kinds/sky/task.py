@@ -7,6 +7,7 @@ from dataclasses import replace
 from translator.field import Field, Fields
 from translator.intake.kinds import TASK_KEYS
 from translator.kinds.command_job import CommandJob, job_name
+from translator.kinds.gangs.addresses import ALL_ADDRESSES
 from translator.kinds.local_files import LocalFiles, WantedPath
 from translator.kinds.overrides import Overrides
 from translator.kinds.prelude import MOUNTS, WORK, Prelude
@@ -89,7 +90,8 @@ def read_task(task: Field, local: LocalFiles, overrides: Overrides) -> CommandJo
         )
     )
     per_node = f'export SKYPILOT_NUM_GPUS_PER_NODE="{job.gpus}"\n'
-    prelude = _with_files(Prelude(lines=_ENVIRONMENT + per_node), task, local)
+    addresses = ALL_ADDRESSES if job.tasks > 1 else ""
+    prelude = _with_files(Prelude(lines=addresses + _ENVIRONMENT + per_node), task, local)
     return replace(job, command=prelude.wrap(job.command), env={**job.env, **prelude.env})
 
 

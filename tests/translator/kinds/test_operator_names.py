@@ -1,0 +1,115 @@
+"""What programs of operators' kinds name of their operator: Services, files, a place to meet, variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.translator.kinds.test_operators import example, outputs, problems, read, replicas, shell, training
+
+
+def test_tasks_meet_where_the_policy_says_if_that_is_a_service_of_its_own() -> None:
+    document = training(Worker=replicas(2, shell("echo $PET_RDZV_BACKEND $PET_RDZV_ENDPOINT $PET_RDZV_CONF")))
+    policy = {"rdzvBackend": "etcd-v2", "rdzvHost": "etcd", "rdzvPort": 2379}
+    policy["rdzvConf"] = [{"key": "timeout", "value": "600"}, {"key": "ttl", "value": "5"}]
+    document["spec"]["elasticPolicy"] = policy
+    found = read(document)
+    assert outputs(found) == ["etcd-v2 etcd:2379 timeout=600,ttl=5"] * 2
+    assert any(note.startswith("spec.elasticPolicy.rdzvHost: must be reached") for note in found.notes)
+    del policy["rdzvHost"]
+    assert problems(document)[0].startswith("spec.elasticPolicy.rdzvHost: is missing; ")
+    policy |= {"rdzvBackend": "c10d", "rdzvHost": "train-worker-0"}
+    assert outputs(read(document)) == ["c10d 10.0.0.1:2000 timeout=600,ttl=5"] * 2
+
+
+def test_names_of_the_operators_services_become_addresses() -> None:
+    master = "train-master-0.default.svc.cluster.local"
+    told = f"echo train-worker-1:29500 {master} /logs/train-worker-1 train-worker-9"
+    document = training(
+        Master=replicas(1, shell(told)),
+        Worker=replicas(
+            2,
+            shell(
+                f"{told} $A",
+            ),
+        ),
+    )
+    worker = document["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    worker["env"] = [{"name": "A", "value": "tcp://train-worker-0:1"}]
+    line = "10.0.0.3:29500 10.0.0.1 /logs/train-worker-1 train-worker-9"
+    assert outputs(read(document)) == [f"{line}", *[f"{line} tcp://10.0.0.2:1"] * 2]
+
+
+def test_there_is_one_master() -> None:
+    (line,) = problems(training(Master=replicas(2, shell("true"))))
+    assert line == "spec.pytorchReplicaSpecs.Master.replicas: 2: must be at most 1"
+
+
+def test_volumes_in_another_order_are_the_same() -> None:
+    volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "hostPath": {"path": "/data"}}]
+    roles = [replicas(1, shell("true")), replicas(1, shell("false"))]
+    for role, own in zip(roles, (volumes, volumes[::-1]), strict=True):
+        role["template"]["spec"]["volumes"] = own
+    assert not problems(training(Master=roles[0], Worker=roles[1]), native=True)
+
+
+def test_a_variable_that_cannot_be_kept_is_named_by_its_place_in_the_document() -> None:
+    env = [
+        {"name": "ROLE", "value": "x"},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+    ]
+    worker = [{**env[0], "value": "y"}, env[1]]
+    document = training(Master=replicas(1, shell("a"), env=env), Worker=replicas(1, shell("a"), env=worker))
+    (line,) = problems(document)
+    assert line.startswith("spec.pytorchReplicaSpecs.Master.template.spec.containers[0].env[1].valueFrom: ")
+
+
+def test_the_files_and_names_of_volcanos_services_are_there_for_programs() -> None:
+    document = example("volcano-job.yaml")
+    name = document["metadata"]["name"]
+    for task in document["spec"]["tasks"]:
+        told = f"cat /etc/volcano/worker.host; echo {name}-worker-1.{name}:22 {name}-worker-1"
+        task["template"]["spec"]["containers"][0]["command"] = shell(told)
+    told = f"10.0.0.2\n10.0.0.3\n10.0.0.3:22 {name}-worker-1"
+    assert outputs(read(document)) == [told] * 3
+
+
+def test_a_jobset_that_wants_a_part_of_the_cluster_for_each_job_is_told() -> None:
+    document = example("jobset.yaml")
+    document["metadata"]["annotations"] = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}
+    assert any("exclusive-topology" in note and "spread: node" in note for note in read(document).notes)
+
+
+def test_a_limit_of_retries_counts_without_a_restart_policy() -> None:
+    document = training(Master=replicas(1, shell("true"), policy=None))
+    document["spec"]["runPolicy"] = {"backoffLimit": 3}
+    assert read(document).job.retries == 3
+    document["spec"]["pytorchReplicaSpecs"]["Master"]["restartPolicy"] = "Never"
+    assert read(document).job.retries == 0
+
+
+def test_how_many_pods_of_a_volcano_task_would_do_is_noted() -> None:
+    document = example("volcano-job.yaml")
+    document["spec"]["tasks"][1]["minAvailable"] = 1
+    assert any(note.startswith("spec.tasks[1].minAvailable: all 2 of them") for note in read(document).notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("ray-job.yaml", "rayClusterSpec headGroupSpec template spec containers", []),
+        ("ray-job.yaml", "rayClusterSpec workerGroupSpecs 0 template", None),
+        ("ray-job.yaml", "rayClusterSpec headGroupSpec template spec containers 0 env", 1.5),
+        ("jobset.yaml", "replicatedJobs 0 template spec template spec containers 0 env", -1),
+        ("mpi-job.yaml", "mpiReplicaSpecs Launcher template spec containers 0 env", [{"name": {}}]),
+    ],
+)
+def test_parts_of_no_shape_at_all_are_refused_by_their_path(name: str, path: str, value: object) -> None:
+    document = example(name)
+    *parents, last = (int(key) if key.isdigit() else key for key in path.split())
+    place: Any = document["spec"]
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    assert problems(document)[0].startswith("spec.")

@@ -1,0 +1,66 @@
+"""Words of programs in a pod template, in which names that an operator gives become what a task has."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from translator.field import Field
+from translator.kinds.operators.roles import TaskRole, marked
+
+
+def with_words(
+    template: Field,
+    change: Callable[[str], str],
+    tell: Callable[[dict[str, Any]], None] = lambda _entry: None,
+) -> Field:
+    """A pod template whose commands, arguments and plain variables are changed; `tell` may change others."""
+    changed: Any = copy.deepcopy(template.value)
+    spec = changed.get("spec") if isinstance(changed, dict) else None
+    for container in _mappings(spec.get("containers")) if isinstance(spec, dict) else ():
+        for key in ("command", "args"):
+            if isinstance(container.get(key), list):
+                container[key] = [change(word) if isinstance(word, str) else word for word in container[key]]
+        for entry in _mappings(container.get("env")):
+            if isinstance(entry.get("value"), str):
+                entry["value"] = change(entry["value"])
+            else:
+                tell(entry)
+    return Field(changed, template.path, template.report)
+
+
+def _mappings(value: object) -> list[dict[str, Any]]:
+    """Those of a list; other values are refused where the template is read."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+class HostNames:
+    """The names that an operator's Services give the tasks of some roles, and the ranks of those in use."""
+
+    def __init__(self, job: str, roles: Sequence[TaskRole], subdomain: str = "") -> None:
+        """`subdomain`: a name counts only with it behind it; else with nothing or a cluster's domain."""
+        self._ranks: dict[tuple[str, int], int] = {}
+        for role in roles:
+            for index in range(role.replicas):
+                self._ranks[role.name.lower(), index] = len(self._ranks)
+        names = "|".join(sorted({re.escape(role.name.lower()) for role in roles}, key=len, reverse=True))
+        end = rf"\.{re.escape(subdomain)}" if subdomain else r"(?:\.[a-z0-9-]+(?:\.svc(?:\.[a-z0-9.-]+)?)?)?"
+        # a path or a longer word that has such a name in it is another thing
+        self._name = re.compile(
+            rf"(?<![\w.-])(?:(?<=//)|(?<!/)){re.escape(job)}-({names})-([0-9]+){end}(?![\w/-])"
+        )
+        self._can_be = bool(job and names)
+        self.used: set[int] = set()
+
+    def addressed(self, word: str) -> str:
+        """A word with addresses, marked, in place of the names."""
+        return self._name.sub(self._address, word) if self._can_be else word
+
+    def _address(self, found: re.Match[str]) -> str:
+        rank = self._ranks.get((found[1], int(found[2])))
+        if rank is None:
+            return found[0]
+        self.used.add(rank)
+        return marked(f"$starburst_host_{rank}")
