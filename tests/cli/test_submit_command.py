@@ -80,6 +80,38 @@ def test_a_bad_option_is_one_line(cli: Cli, here: Path, words: list[str], line: 
     assert only.startswith(f"error: {line}")
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--name", "My Job"], '--name: "My Job": must be lower-case letters'),
+        (["--estimate", "5"], '--estimate: "5": a duration needs a unit'),
+        (["--max-wait", "-5m"], '--max-wait: "-5m": a duration cannot be negative'),
+        (["--array", "5-1"], '--array: "5-1": write the first and last index'),
+        (["--queue", "a b"], '--queue: "a b": a queue is named by'),
+        (["--cloud", "maybe"], '--cloud: "maybe": must be auto or never or only'),
+        (["--after", "nosuch"], "--after: there is no job 'nosuch'"),
+    ],
+)
+def test_a_problem_of_a_command_names_the_option_that_was_written(
+    cli: Cli, past: Past, words: list[str], line: str
+) -> None:
+    told = cli("submit", "--no-workdir", "--gpus", "1", *words, "--", "true")
+    assert (told.code, told.out) == (2, "")
+    (only,) = told.err.splitlines()
+    assert only.startswith(f"error: {line}")
+
+
+def test_a_note_on_a_command_names_the_option_and_one_on_a_manifest_the_field(
+    cli: Cli, past: Past, here: Path
+) -> None:
+    told = cli("submit", "--no-workdir", "--", "true")
+    assert "  note: --cpus: asks for no CPU and no GPU; it gets 1 CPU\n" in told.err
+    text = manifest("a", "true", gpus=0).replace('"cpu": "100m"', '"memory": "1Gi"')
+    (here / "job.yaml").write_text(text)
+    told = cli("submit", "job.yaml")
+    assert "  note: spec.template.spec.containers[0].resources: asks for no CPU and no GPU" in told.err
+
+
 def test_a_kubernetes_cluster_needs_an_image(cli: Cli, past: Past) -> None:
     config = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
     past.store.set_fact("config", config.model_dump(mode="json"))
