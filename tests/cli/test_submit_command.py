@@ -62,6 +62,7 @@ def test_a_command_comes_after_another_and_as_an_array(cli: Cli, past: Past) -> 
         (["--gpus", "two:x", "--", "a"], "--gpus: 'two:x': write a number of GPUs, a type, or both"),
         (["--memory", "8GB", "--", "a"], "--memory: '8GB': not a Kubernetes quantity; write 8Gi or 8G"),
         (["--time", "5", "--", "a"], "--time: '5': a duration needs a unit"),
+        (["--time", "0s", "--", "a"], "--time: '0s': a time limit must be longer than 0"),
         (["--env", "NOT_SET_HERE", "--", "a"], "--env: 'NOT_SET_HERE': is not set here"),
         (["--workdir", "nowhere", "--", "a"], "--workdir: 'nowhere': is no directory"),
         (
@@ -139,3 +140,15 @@ def test_the_examples_are_taken_with_their_files(
 ) -> None:
     monkeypatch.chdir(EXAMPLES)
     assert cli("submit", "--dry-run", file).code == 0
+
+
+def test_a_command_about_one_job_says_that_an_array_is_several(cli: Cli, past: Past) -> None:
+    words = ("submit", "--no-workdir", "--gpus", "1", "--array", "3-5", "--name", "sweep", "--", "true")
+    assert cli(*words).code == 0
+    line = "error: sweep is an array of 3 jobs; name one, such as 'sweep[3]'\n"
+    assert cli("logs", "sweep").err == line
+    assert cli("exec", "sweep", "--", "true").err == line
+    assert cli(*words).code == 0
+    told = cli("logs", "sweep").err
+    assert told.count("sweep-") == 2  # the ids of the two arrays
+    assert told.endswith("; give the whole id\n")
