@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sim.reports.amounts import dollars, percent, span
 from sim.reports.figures import knee
 from sim.sweep import Axis, SweepPoint
 
@@ -25,8 +26,8 @@ def advise(points: Sequence[SweepPoint]) -> Advice:
     base, spec = points[0].no_wait, points[0].spec
     setting = (
         f"Without waiting, {base.jobs_counted:,} jobs on {spec.nodes} × {spec.gpus_per_node} GPUs "
-        f"would have cost ${base.cloud_cost_usd:,.0f} in the cloud and taken {base.mean_jct_h:.3g} h each "
-        "on average."
+        f"would have cost {dollars(base.cloud_cost_usd)} in the cloud and taken {span(base.mean_jct_h, 3)} "
+        "each on average."
     )
     pairs = [(p.result.cloud_cost, p.result.mean_jct_h) for p in points]
     at = knee([(base.cloud_cost, base.mean_jct_h), *pairs]) - 1
@@ -40,8 +41,8 @@ def advise(points: Sequence[SweepPoint]) -> Advice:
     saved_usd = base.cloud_cost_usd - best.result.cloud_cost_usd
     choice = (
         f"Choose P = {best.spec.budget_percent:g} %{calibrated}: it would have saved "
-        f"{best.saved_percent:.1f} % of that (${saved_usd:,.0f}), and jobs would have taken "
-        f"{best.jct_percent:.1f} % longer."
+        f"{percent(best.saved_percent)} of that ({dollars(saved_usd)}), and jobs would have taken "
+        f"{percent(best.jct_percent)} longer."
     )
     return Advice(best.spec.budget_percent, (setting, choice, _neighbours(points, at)))
 
@@ -50,7 +51,8 @@ def _neighbours(points: Sequence[SweepPoint], at: int) -> str:
     """The savings and delays of the next smaller and the next larger budget."""
     beside = [points[i] for i in (at - 1, at + 1) if 0 <= i < len(points)]
     parts = [
-        f"P = {p.spec.budget_percent:g} % would have saved {p.saved_percent:.1f} % at {p.jct_percent:+.1f} %"
+        f"P = {p.spec.budget_percent:g} % would have saved {percent(p.saved_percent)} "
+        f"at {percent(p.jct_percent, signed=True)}"
         for p in beside
     ]
     return "; ".join(parts) + "."

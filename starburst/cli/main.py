@@ -75,6 +75,15 @@ ELSEWHERE = {
 }
 
 
+#: What pydantic, which Typer checks values with, says of a value; first the longer.
+PLAIN_WORDS = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "must be a whole number",
+    "Input should be a valid number, unable to parse string as a number": "must be a number",
+    "Input should be": "must be",
+}
+
+
 class Subcommands(Mapping[str, Any]):
     """Imports a subcommand on demand, so that `status` does not import the dependencies of `up`."""
 
@@ -191,9 +200,11 @@ def _explain_usage(error: Any) -> None:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
-    told = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+    told = " ".join(error.format_message().split()).rstrip(".")
+    for words, plain in PLAIN_WORDS.items():
+        told = told.replace(words, plain)
     command = "starburst" if error.ctx is None else error.ctx.command_path
-    print(visible(f"error: {told}; {command} --help says what there is"), file=sys.stderr)
+    print(visible(f"error: {told}; see {command} --help"), file=sys.stderr)
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Columns of characters below which a terminal is narrow.
-NARROW = 60
+#: Characters that a column takes at least where its text may be cut or folded into lines.
+LEAST_CUT, LEAST_FOLDED = 6, 12
+#: Spaces between two columns.
+GAP = 2
 
 
 class Format(str, Enum):
@@ -50,7 +52,7 @@ class Column(Generic[T]):
     #: Only with `-o wide`.
     wide: bool = False
     right: bool = False
-    #: On a narrow terminal: keep the text whole, fold it into lines, cut it, or drop the column.
+    #: Where the terminal is too narrow: keep the text whole, fold it, cut it, or drop the column first.
     narrow: Literal["keep", "fold", "cut", "drop"] = "keep"
     style: Callable[[T], str] = lambda _: ""
 
@@ -95,9 +97,8 @@ class Listing(Generic[T]):
         from rich.table import Table  # noqa: PLC0415 - slow to import, and of no use in a pipe
         from rich.text import Text  # noqa: PLC0415
 
-        grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        is_narrow = get_terminal_size().columns < NARROW
-        columns = [each for each in self._columns(how) if not (is_narrow and each.narrow == "drop")]
+        grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
+        columns = self._fitting(rows, self._columns(how), get_terminal_size().columns)
         for column in columns:
             grid.add_column(
                 Text(column.heading, no_wrap=True),
@@ -120,6 +121,23 @@ class Listing(Generic[T]):
 
     def _columns(self, how: Format) -> list[Column[T]]:
         return [column for column in self.columns if how is Format.WIDE or not column.wide]
+
+    def _fitting(self, rows: Sequence[T], columns: list[Column[T]], width: int) -> list[Column[T]]:
+        """The columns that fit: those to drop go first, then others from the right; the first two stay."""
+        left = [(each, self._least(rows, each)) for each in columns]
+        order = sorted(left[:1:-1], key=lambda one: one[0].narrow != "drop")
+        for one in order:
+            if sum(least + GAP for _, least in left) - GAP <= width:
+                break
+            left.remove(one)
+        return [each for each, _ in left]
+
+    @staticmethod
+    def _least(rows: Sequence[T], column: Column[T]) -> int:
+        """The characters that a column cannot do without."""
+        texts = max((len(visible(column.show(row))) for row in rows), default=0)
+        whole = {"cut": min(texts, LEAST_CUT), "fold": min(texts, LEAST_FOLDED)}.get(column.narrow, texts)
+        return max(whole, len(column.heading))
 
     def _print_plain(self, rows: Sequence[T], how: Format) -> None:
         """The table for a pipe, or in full width: no cell is cut or folded."""

@@ -41,7 +41,7 @@ class Cap:
     def title(self) -> str:
         """Name in messages: the $100.00 per month of queue research."""
         whose = [f"{key} {value}" for key, value in (("user", self.user), ("queue", self.queue)) if value]
-        return f"the {self.limit} per {self.per} of {' in '.join(whose) or 'everybody'}"
+        return f"the {self.limit} per {self.per} of {' in '.join(whose) or 'all jobs'}"
 
     def covers(self, job: Job) -> bool:
         """Whether the job's cost counts against this cap."""

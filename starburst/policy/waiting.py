@@ -218,11 +218,9 @@ WAITING: dict[str, WaitingPolicy] = {
 
 
 def hours(seconds: float) -> str:
-    """A duration with a suitable unit: "45 s", "14 min", "1.5 h"; below a millisecond "0 s"."""
-    if abs(seconds) < 1e-3:
-        return "0 s"
+    """A duration with a suitable unit: "45 s", "14 min", "1.5 h"; below 5 ms "0 s"."""
     if seconds < 100:
-        return f"{seconds:.3g} s"
+        return f"{round(seconds, 2):.3g} s" if abs(seconds) >= 0.005 else "0 s"
     if seconds < 5400 and abs(seconds - HOUR_S) > 1:
         return f"{seconds / 60:.3g} min"
     return f"{seconds / HOUR_S:.3g} h" if seconds < 1000 * HOUR_S else f"{seconds / HOUR_S:.0f} h"

@@ -156,7 +156,7 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
         (
             "cluster: {nodes: [{name: a b}]}",
             'cluster.nodes[0].name: "a b": must be letters, digits, dashes, dots and underscores, '
-            "the ends no signs",
+            "with a letter or digit at each end",
         ),
         ("cluster: {nodes: [{name: " + "a" * 64 + "}]}", "must be at most 63 characters"),
         (

@@ -43,7 +43,7 @@ def test_nodes_that_are_not_alike_must_be_given(cli, past):
     assert told.code == 2
     assert told.err == (
         "error: --history: 1 × 4 GPUs, 64 CPUs, 256 GiB; 1 × 0 GPUs, 32 CPUs, 64 GiB: these nodes are not "
-        "alike, but simulated ones are; give --nodes, --cpus-per-node\n"
+        "alike, and advise simulates nodes of one shape; give the nearest by --nodes, --cpus-per-node\n"
     )
 
 

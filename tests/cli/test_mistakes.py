@@ -190,6 +190,25 @@ def test_help_shows_types_without_the_words_of_python(cli, command, shown):
     assert " range>" not in told
 
 
+def test_help_has_a_whole_sentence_for_every_command(cli):
+    lines = cli("--help").out.partition("Commands:")[2].splitlines()
+    assert [line for line in lines if line.rstrip().endswith("...")] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["status", "--limit", "-1"], "Invalid value for '--limit': must be greater than or equal to 0"),
+        (["submit", "--retries", "x", "--", "a"], "Invalid value for '--retries': must be a whole number"),
+        (["submit", "--nodes", "x", "--", "a"], "Invalid value for '--nodes': must be a whole number"),
+    ],
+)
+def test_a_value_that_is_wrong_is_told_in_plain_words(cli, words, line):
+    told = cli(*words).err
+    assert told.startswith(f"error: {line}; see ")
+    assert told.endswith(f"starburst {words[0]} --help\n")
+
+
 def test_help_names_every_command(cli):
     told = cli("--help").out
     for command in main.COMMANDS:

@@ -62,6 +62,7 @@ def test_a_command_comes_after_another_and_as_an_array(cli: Cli, past: Past) -> 
         (["--gpus", "two:x", "--", "a"], "--gpus: 'two:x': write a number of GPUs, a type, or both"),
         (["--memory", "8GB", "--", "a"], "--memory: '8GB': not a Kubernetes quantity; write 8Gi or 8G"),
         (["--time", "5", "--", "a"], "--time: '5': a duration needs a unit"),
+        (["--time", "0s", "--", "a"], "--time: '0s': a time limit must be longer than 0"),
         (["--env", "NOT_SET_HERE", "--", "a"], "--env: 'NOT_SET_HERE': is not set here"),
         (["--workdir", "nowhere", "--", "a"], "--workdir: 'nowhere': is no directory"),
         (
@@ -78,6 +79,38 @@ def test_a_bad_option_is_one_line(cli: Cli, here: Path, words: list[str], line: 
     assert told.code == 2
     (only,) = told.err.splitlines()
     assert only.startswith(f"error: {line}")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--name", "My Job"], '--name: "My Job": must be lower-case letters'),
+        (["--estimate", "5"], '--estimate: "5": a duration needs a unit'),
+        (["--max-wait", "-5m"], '--max-wait: "-5m": a duration cannot be negative'),
+        (["--array", "5-1"], '--array: "5-1": write the first and last index'),
+        (["--queue", "a b"], '--queue: "a b": a queue is named by'),
+        (["--cloud", "maybe"], '--cloud: "maybe": must be auto or never or only'),
+        (["--after", "nosuch"], "--after: there is no job 'nosuch'"),
+    ],
+)
+def test_a_problem_of_a_command_names_the_option_that_was_written(
+    cli: Cli, past: Past, words: list[str], line: str
+) -> None:
+    told = cli("submit", "--no-workdir", "--gpus", "1", *words, "--", "true")
+    assert (told.code, told.out) == (2, "")
+    (only,) = told.err.splitlines()
+    assert only.startswith(f"error: {line}")
+
+
+def test_a_note_on_a_command_names_the_option_and_one_on_a_manifest_the_field(
+    cli: Cli, past: Past, here: Path
+) -> None:
+    told = cli("submit", "--no-workdir", "--", "true")
+    assert "  note: --cpus: asks for no CPU and no GPU; it gets 1 CPU\n" in told.err
+    text = manifest("a", "true", gpus=0).replace('"cpu": "100m"', '"memory": "1Gi"')
+    (here / "job.yaml").write_text(text)
+    told = cli("submit", "job.yaml")
+    assert "  note: spec.template.spec.containers[0].resources: asks for no CPU and no GPU" in told.err
 
 
 def test_a_kubernetes_cluster_needs_an_image(cli: Cli, past: Past) -> None:
@@ -107,3 +140,15 @@ def test_the_examples_are_taken_with_their_files(
 ) -> None:
     monkeypatch.chdir(EXAMPLES)
     assert cli("submit", "--dry-run", file).code == 0
+
+
+def test_a_command_about_one_job_says_that_an_array_is_several(cli: Cli, past: Past) -> None:
+    words = ("submit", "--no-workdir", "--gpus", "1", "--array", "3-5", "--name", "sweep", "--", "true")
+    assert cli(*words).code == 0
+    line = "error: sweep is an array of 3 jobs; name one, such as 'sweep[3]'\n"
+    assert cli("logs", "sweep").err == line
+    assert cli("exec", "sweep", "--", "true").err == line
+    assert cli(*words).code == 0
+    told = cli("logs", "sweep").err
+    assert told.count("sweep-") == 2  # the ids of the two arrays
+    assert told.endswith("; give the whole id\n")

@@ -55,6 +55,8 @@ def test_only_what_was_submitted_since_counts(cli: Cli, past: Past, file: Path) 
 def test_a_config_that_is_wrong_or_has_nodes_that_differ_is_refused(cli: Cli, past: Past, file: Path) -> None:
     past.morning()
     file.write_text("cluster: {nodes: [{name: a, gpus: 1}, {name: b, gpus: 2}]}")
-    assert "these nodes are not alike" in cli("what-if", "--config", file).err
+    told = cli("what-if", "--config", file).err
+    assert "these nodes are not alike, and what-if simulates nodes of one shape" in told
+    assert "starburst advise --history --nodes N --gpus-per-node N --cpus-per-node N" in told
     file.write_text("polcy: {}")
     assert cli("what-if", "--config", file).code == 2

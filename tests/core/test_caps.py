@@ -33,12 +33,12 @@ def test_who_would_pass_the_cap_waits_with_a_reason_until_the_window_ends() -> N
     assert launches(desk.submit(cloud("a"), cloud("b"))) == ["m"]
     assert (desk.phase("b"), desk["b"].deadline) == ("queued", DAY)
     assert desk.why("b", "capped") == (
-        "stays in the queue: it would leave for the cloud, but of the $20.00 per day of everybody $9.00 was "
+        "stays in the queue: it would leave for the cloud, but of the $20.00 per day of all jobs $9.00 was "
         "left, and it would cost $11.00 by the end of that day; the next day begins at 1970-01-02 00:00 UTC"
     )
     assert explain(desk.scheduler.state, desk["b"], lambda at: f"{at:.0f}").sentence == (
         "waits for a machine in the cloud; it should leave for the cloud, but of the $20.00 per day of "
-        "everybody $9.00 was left, and it would cost $11.00 by the end of that day; the next day begins at "
+        "all jobs $9.00 was left, and it would cost $11.00 by the end of that day; the next day begins at "
         "1970-01-02 00:00 UTC; would then cost about $10.00 on m"
     )
 
@@ -157,7 +157,7 @@ def test_people_are_warned_once_a_window_exactly_when_so_much_is_spent() -> None
     desk.wait(0.9 * HOUR)
     (warned,) = desk.log("cap/day", "cap-warned")
     assert warned.at == pytest.approx(0.5 * HOUR, abs=0.01)
-    assert warned.reason == "$5.00 is spent of the $10.00 per day of everybody"
+    assert warned.reason == "$5.00 is spent of the $10.00 per day of all jobs"
 
 
 def overrun(then: str, *, checkpoint: bool = False, **settings: Any) -> Desk:
@@ -174,7 +174,7 @@ def test_stop_tells_runs_to_end_exactly_when_the_cap_is_reached() -> None:
     assert desk.wait(1.01) == [StopRun("a", 1, Site.CLOUD, 30.0)]
     assert desk.log("cap/day", "cap-reached")[0].at == pytest.approx(HOUR, abs=0.01)
     assert desk.why("a", "stopping") == (
-        "told to stop, has 30 s to save its work: the $10.00 per day of everybody is spent"
+        "told to stop, has 30 s to save its work: the $10.00 per day of all jobs is spent"
     )
     assert "what may be spent on it is spent" in explain(desk.scheduler.state, desk["a"], str).sentence
     desk.now += 30
@@ -202,7 +202,7 @@ def test_finish_lets_all_end_and_nobody_leave() -> None:
     assert stops(desk.wait(2 * HOUR)) == []
     assert launches(desk.submit(cloud("b", hours=0.01))) == []
     assert desk.log("cap/day", "cap-reached")[0].reason == (
-        "$10.00 is spent of the $10.00 per day of everybody: running jobs may end, and nothing more is rented"
+        "$10.00 is spent of the $10.00 per day of all jobs: running jobs may end, and nothing more is rented"
     )
 
 

@@ -94,8 +94,8 @@ def test_all_caps_on_everybody_are_shown_and_of_others_the_worst() -> None:
     )
     shown = [(it.whose, it.cap.per) for it in caps.shown]
     assert shown[:4] == [
-        ("everybody", "day"),
-        ("everybody", "hour"),
+        ("all jobs", "day"),
+        ("all jobs", "hour"),
         ("user spent in queue q", "day"),
         ("user u19", "day"),
     ]

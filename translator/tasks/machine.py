@@ -74,7 +74,7 @@ def _accelerators(container: Field, machine: MachineRequest, fidelity: Fidelity)
         return named(machine.types, count)
     fidelity.approximated(
         side.at(resource),
-        "any type, the cheapest to be had; name one by a node selector such as skypilot.co/accelerator",
+        "any type, the cheapest of all offers; name one by a node selector such as skypilot.co/accelerator",
     )
     return of_maker(resource, count)
 

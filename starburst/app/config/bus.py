@@ -38,7 +38,7 @@ class BusConfig(Section):
     )
     anybody: bool = Field(
         False,
-        description="also hints that name no user in their topic: who may send them speaks for everybody",
+        description="also hints that name no user in their topic: who may send them speaks for all users",
     )
     keep: Seconds = Field(
         7 * 86_400.0, description="the retained state of a job is cleared this long after its end"

@@ -256,7 +256,8 @@ MENDS = {
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false, without quotes",
     "string_type": "must be text; put it in quotes",
-    "string_pattern_mismatch": "must be letters, digits, dashes, dots and underscores, the ends no signs",
+    "string_pattern_mismatch": "must be letters, digits, dashes, dots and underscores, "
+    "with a letter or digit at each end",
     "string_too_long": "must be at most {max_length} characters",
     "greater_than": "must be more than {gt:g}",
     "greater_than_equal": "must be at least {ge:g}",

@@ -63,7 +63,9 @@ def _namespace(value: str) -> str:
 
 def _object_name(value: str) -> str:
     if not DNS_SUBDOMAIN.fullmatch(value):
-        raise ValueError("must be lower-case letters, digits, dashes and dots, the ends no signs")
+        raise ValueError(
+            "must be lower-case letters, digits, dashes and dots, with a letter or digit at each end"
+        )
     return value
 
 

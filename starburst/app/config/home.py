@@ -38,7 +38,7 @@ class Home:
         """
         named, url = os.environ.get("STARBURST_HOME"), os.environ.get("STARBURST_STORE") or None
         if url is not None and not _is_postgres(url):
-            raise UserError("STARBURST_STORE: is no URL such as postgresql://USER@HOST/DATABASE; mend it")
+            raise UserError("STARBURST_STORE: is no URL such as postgresql://USER@HOST/DATABASE; correct it")
         state = os.environ.get("XDG_STATE_HOME", "")
         try:
             if named:

@@ -46,7 +46,7 @@ class HttpConfig(Section):
         20, description="watches and followed logs at a time, of one token or address"
     )
     connections: Annotated[int, Field(ge=10, le=100_000)] = Field(
-        1000, description="open at a time, of everybody; of those without a request the oldest gives way"
+        1000, description="open at a time, of all callers; of those without a request the oldest gives way"
     )
     connections_per_address: Annotated[int, Field(ge=2, le=100_000)] = Field(
         200, description="the same of one address, or of one user of this machine; a proxy counts as one"

@@ -124,10 +124,10 @@ class _Content:
         largest = sorted([*self.entries, *made], key=lambda entry: -entry[2])[:_NAMED]
         told = ", ".join(f"{path} ({-(-bytes_ // 1024)} KiB)" for path, _, bytes_ in largest)
         what = self.path or self.made[0].label
+        most = f"at most {MAX_PACKED >> 10} KiB can go along with a job"
         return UserError(
-            f"{what}: {size}, and {MAX_PACKED >> 10} KiB go along with a job; the largest are {told}: "
-            "name what it does not need in .starburstignore, put data on a volume or into the image, or give "
-            f"{self.no_directory}"
+            f"{what}: {size}; {most}; the largest are {told}: name what the job does not need in "
+            f".starburstignore, put data on a volume or into the image, or give {self.no_directory}"
         )
 
     def archive(self) -> bytes:

@@ -55,7 +55,7 @@ class CommandOptions:
         Raises:
             UserError: one of them is not valid.
         """
-        limit_s = None if not self.time else self._read("time", self.time, seconds)
+        limit_s = None if not self.time else self._read("time", self.time, _longer_than_none)
         for option, text in (("cpus", self.cpus), ("memory", self.memory)):
             if text:
                 self._read(option, text, quantity)
@@ -99,3 +99,9 @@ class CommandOptions:
         if not equals and name not in os.environ:
             raise UserError(f"{option}: {text!r}: is not set here; write {name}=VALUE")
         return name, value if equals else os.environ[name]
+
+
+def _longer_than_none(text: str) -> float:
+    if (limit_s := seconds(text)) <= 0:
+        raise ValueError("a time limit must be longer than 0")
+    return limit_s

@@ -59,7 +59,10 @@ class HttpBackend:
         return [_job(keys) for keys in self.client.jobs(phases=phases or (), user=user, ids=ids)]
 
     def job(self, text: str) -> JobRow:
-        return _job(self.client.job(text))
+        try:
+            return _job(self.client.job(text))
+        except RefusedError as error:
+            raise UserError(str(error)) from None
 
     def named(self, names: Sequence[str]) -> list[JobRow]:
         return [_job(keys) for keys in self.client.named(names)]

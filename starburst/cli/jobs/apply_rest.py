@@ -42,7 +42,7 @@ async def _apply(found: Sequence[tuple[str, Companion]]) -> None:
                 except ApiError as error:
                     why = f"the cluster refuses it: {error.message or error.reason}"
                     raise UserError(
-                        f"{source}: {companion}: {why}; mend it, or leave out --apply-rest"
+                        f"{source}: {companion}: {why}; correct it, or leave out --apply-rest"
                     ) from None
     except (ApiUnreachableError, KubeCredentialsError) as error:
         raise UserError(f"--apply-rest: {error}") from None

@@ -102,7 +102,7 @@ def _confirmed(rows: list[JobRow], *, yes: bool) -> list[str]:
 
 
 def hold(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
-    """Keep jobs that wait out of the queue until they are released."""
+    """Keep waiting jobs out of the queue until they are released."""
     with open_backend() as backend:
         given, cron_jobs = without_cron_jobs(jobs)
         told = steer_cron_jobs(backend, "hold", cron_jobs)
@@ -122,7 +122,7 @@ def release(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
 
 
 def requeue(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
-    """Stop what runs, with its grace, and let it wait again: a new wait, its old place in the queue."""
+    """Stop running jobs and queue them again. They have their grace, a new wait and their old place."""
     with open_backend() as backend:
         tell(_answers(backend.requeue(job_ids(backend, jobs)), _requeue_answer), output)
         backend.note_if_down()
@@ -138,7 +138,7 @@ def edit(
     estimate: Annotated[str, typer.Option(metavar="T", help="How long it will run.")] = "",
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Change jobs that wait: their priority, how long they wait, how long they will run."""
+    """Change the priority, wait or estimate of waiting jobs."""
     change = JobEdit(priority, _span("--max-wait", max_wait), _span("--estimate", estimate))
     if not change.changes:
         raise UserError("name what to change, with --priority, --max-wait or --estimate")

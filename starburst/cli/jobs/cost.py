@@ -36,7 +36,7 @@ def cost(
     caps: Annotated[bool, typer.Option("--caps", help="Say how the caps on spending stand instead.")] = False,
     output: Annotated[CostFormat, typer.Option("-o", "--output", help="Output format.")] = CostFormat.TABLE,
 ) -> None:
-    """Say what the cloud has cost up to now, or what may yet be spent."""
+    """Show the cloud's cost up to now, or what may yet be spent."""
     with open_backend() as backend:
         if caps:
             _print(CAPS, backend.caps(), output)

@@ -18,7 +18,7 @@ _PREFIX = f"{KIND}/"
 
 
 def cronjobs(output: OutputOption = Format.TABLE) -> None:
-    """List the CronJobs: when they tick, and which of their jobs have not ended."""
+    """List the CronJobs, their ticks and their jobs under way."""
     with open_backend() as backend:
         if output.for_people:
             backend.note_if_down()

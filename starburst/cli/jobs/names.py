@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from starburst.app.errors import UserError
 from starburst.cli.backend.backend import Backend
+from starburst.store.errors import StoreError
 from starburst.store.listings.row_types import JobRow
 
 _MEMBER = re.compile(r"(.+)\[([0-9]{1,6})\]")
@@ -22,12 +23,34 @@ def one_job(backend: Backend, text: str) -> JobRow:
     name = _name(text)
     member = _MEMBER.fullmatch(name)
     if member is None:
-        return backend.job(name)
+        return _alone(backend, name)
     array, index = member.groups()
     found = [row for row in backend.named([array]) if row.id.endswith(f"-{int(index)}")]
     if not found:
         raise UserError(f"{array} has no job with the index {int(index)}")
     return found[0]
+
+
+def _alone(backend: Backend, name: str) -> JobRow:
+    """The job of this name.
+
+    Raises:
+        UserError: it is an array.
+        StoreError: no job or several jobs have this name.
+    """
+    try:
+        return backend.job(name)
+    except (StoreError, UserError):
+        rows = backend.named([name])  # raises the same if there is no array either
+    if len(rows) == 1:
+        return rows[0]
+    raise UserError(
+        f"{name} is an array of {len(rows):,} jobs; name one, such as '{name}[{_index(rows[0])}]'"
+    )
+
+
+def _index(row: JobRow) -> str:
+    return row.id.rpartition("-")[2]
 
 
 def job_ids(backend: Backend, texts: Iterable[str]) -> list[str]:

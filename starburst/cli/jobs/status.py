@@ -147,7 +147,12 @@ def listing(now: float) -> Listing[JobRow]:
         keys=job_keys,
         columns=(
             Column("JOB", lambda row: row.id),
-            Column("PHASE", lambda row: row.phase, style=lambda row: COLOURS.get(row.phase, "")),
+            Column(
+                "PHASE",
+                lambda row: row.phase,
+                narrow="fold",
+                style=lambda row: COLOURS.get(row.phase, ""),
+            ),
             Column("GPUS", gpus, narrow="drop"),
             Column("ON", lambda row: row.runs_on, narrow="cut"),
             Column("FOR", span, right=True, narrow="drop"),

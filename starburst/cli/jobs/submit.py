@@ -17,8 +17,8 @@ from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.jobs.apply_rest import apply_rest
 from starburst.cli.jobs.folding import array_members, array_title
-from starburst.cli.jobs.submit_options import COMMAND, SubmitOptions
-from starburst.cli.jobs.submit_sources import read_submission
+from starburst.cli.jobs.submit_options import COMMAND, SubmitOptions, by_option
+from starburst.cli.jobs.submit_sources import SubmitSources, read_submission
 from starburst.cli.output import Format, print_data, say
 from starburst.cli.runs.logs import show_log
 from starburst.cli.tools.options import command
@@ -56,12 +56,7 @@ def submit(options: SubmitOptions) -> None:
             backend.submit(found.texts, dry_run=True, hold=options.hold)
             for name in apply_rest(found.texts):
                 say(f"{name} applied", sys.stderr)
-        rows = backend.submit(
-            found.texts,
-            dry_run=options.dry_run,
-            hold=options.hold,
-            allow_unsatisfiable=options.allow_unsatisfiable,
-        )
+        rows = _submit(backend, found, options)
         if options.apply:
             rows = [_without_note(row) for row in rows]
         rows = [_with_notes(row, found.notes_of(row["name"])) for row in rows]
@@ -76,6 +71,31 @@ def submit(options: SubmitOptions) -> None:
         if options.wait or options.follow:
             ended = sys.stdout if options.output.for_people and not options.follow else sys.stderr
             raise typer.Exit(_wait(backend, ids, ended))
+
+
+def _submit(backend: Backend, found: SubmitSources, options: SubmitOptions) -> list[Keys]:
+    """Submit the texts, or say what would happen; what is told of a command's job names its options.
+
+    Raises:
+        UserError: one of the texts is not taken.
+    """
+    try:
+        rows = backend.submit(
+            found.texts,
+            dry_run=options.dry_run,
+            hold=options.hold,
+            allow_unsatisfiable=options.allow_unsatisfiable,
+        )
+    except UserError as error:
+        if not found.of_command:
+            raise
+        raise UserError("\n".join(map(by_option, str(error).splitlines()))) from None
+    return [_by_options(row) for row in rows] if found.of_command else rows
+
+
+def _by_options(row: Keys) -> Keys:
+    notes: Any = row["notes"]
+    return {**row, "notes": [by_option(note) for note in notes]}
 
 
 def _kind(row: Mapping[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +15,33 @@ from starburst.cli.output import Format, OutputOption
 
 #: Words of a command line behind --, in the metadata of its context.
 COMMAND = "starburst.command"
+_CONTAINER = "spec.template.spec.containers[0]"
+#: Annotations starburst.io/… and the options that set them.
+_HINTS: Mapping[str, str] = {
+    "array": "--array",
+    "runtime-estimate": "--estimate",
+    "max-wait": "--max-wait",
+    "after-ok": "--after",
+    "queue": "--queue",
+    "cloud": "--cloud",
+    "retries": "--retries",
+    "checkpoint": "--checkpoint",
+    "gpu-type": "--gpus",
+}
+#: Fields of the manifest that a command becomes, and the options that fill them in.
+_OPTIONS: Mapping[str, str] = {
+    "metadata.name": "--name",
+    **{f'metadata.annotations["starburst.io/{hint}"]': option for hint, option in _HINTS.items()},
+    **{f"starburst.io/{hint}": option for hint, option in _HINTS.items()},
+    "spec.activeDeadlineSeconds": "--time",
+    f"{_CONTAINER}.image": "--image",
+    f"{_CONTAINER}.resources": "--cpus",
+    f"{_CONTAINER}.resources.requests.cpu": "--cpus",
+    f"{_CONTAINER}.resources.requests.memory": "--memory",
+    f'{_CONTAINER}.resources.limits["nvidia.com/gpu"]': "--gpus",
+}
+#: The command's source with its document, or the job's name, before the field.
+_PLACE = re.compile(r"(?:command .*?, document 1|job [^:]*): ")
 
 
 @dataclass(frozen=True)
@@ -111,3 +140,10 @@ class SubmitOptions:
     def command(self) -> tuple[str, ...]:
         """The words behind --."""
         return tuple(self.context.meta.get(COMMAND, ()))
+
+
+def by_option(line: str) -> str:
+    """A problem or note with the option in place of the field; unchanged if no option fills the field in."""
+    place = _PLACE.match(line)
+    field, colon, rest = line[place.end() if place else 0 :].partition(": ")
+    return f"{_OPTIONS[field]}{colon}{rest}" if field in _OPTIONS else line

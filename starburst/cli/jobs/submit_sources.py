@@ -30,6 +30,8 @@ class SubmitSources:
 
     texts: list[ManifestText] = field(default_factory=list)
     notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Whether the job was written as options and a command, so that no field of a manifest means anything.
+    of_command: bool = False
 
     def notes_of(self, name: object) -> tuple[str, ...]:
         """The notes on a job, once, for the first job of an array."""
@@ -52,7 +54,8 @@ def read_submission(options: SubmitOptions) -> SubmitSources:
         if not words or not words[0]:
             raise UserError(_NOTHING)
         manifest = command_manifest(words, name_of_command(words), local, overrides, ray=options.job.ray)
-        return SubmitSources([ManifestText(f"command {shlex.join(words[:1])}", json.dumps(manifest))])
+        source = ManifestText(f"command {shlex.join(words[:1])}", json.dumps(manifest))
+        return SubmitSources([source], of_command=True)
     if options.job.ray:
         raise UserError("--ray: is for a command behind --, as in submit --ray --nodes 2 -- python train.py")
     found = SubmitSources()

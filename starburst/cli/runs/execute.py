@@ -54,7 +54,7 @@ def exec(
     *,
     rank: Rank = 0,
 ) -> None:
-    """Run a command in a job that runs: with its variables, directory, GPUs and account."""
+    """Run a command in a running job. It has the variables, directory, GPUs and account of the job."""
     raise typer.Exit(_run(job, rank, command))
 
 

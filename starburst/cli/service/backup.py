@@ -39,7 +39,7 @@ def restore(
     file: Annotated[Path, typer.Argument(help="A file that starburst backup made.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Put a backup in the place of the store, which is kept beside it. Starburst must be down."""
+    """Put a backup in the place of the store. The store is kept beside it; starburst must be down."""
     home = Home.default()
     check(file)
     home.make()
@@ -66,7 +66,7 @@ def migrate_store(
 ) -> None:
     """Move a home's store from its SQLite file to PostgreSQL. Starburst must be down."""
     if not is_postgres(url):
-        raise UserError(f"{url}: is no URL such as postgresql://USER@HOST/DATABASE; mend it")
+        raise UserError(f"{url}: is no URL such as postgresql://USER@HOST/DATABASE; correct it")
     check(file)
     home = replace(Home(file.absolute().parent), url=url)
     if file.absolute() != home.database:

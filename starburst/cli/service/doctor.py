@@ -41,7 +41,7 @@ def doctor(
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Look at home, config, cluster and cloud, and say what to mend; exit 1 if something must be."""
+    """Check home, config, cluster and cloud, and name remedies. Exit 1: something must be corrected."""
     home = Home.default()
     checks = home_checks(home)
     more, loaded = config_checks(home, config)

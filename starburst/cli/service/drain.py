@@ -22,7 +22,7 @@ def drain(
         float, typer.Option("--timeout", min=1.0, help="Seconds to wait for another one that leads.")
     ] = 15.0,
 ) -> None:
-    """Have the scheduler that leads end, and one that stands by take over. Jobs run on."""
+    """Have the scheduler end, and one that stands by take over. Jobs run on."""
     with open_store() as store:
         began = leader_record(store)
         if began is None or not began.holder:

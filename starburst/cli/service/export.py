@@ -20,7 +20,7 @@ from starburst.store.upkeep.exporting import ended_jobs
 def export(
     file: Annotated[Path | None, typer.Argument(help="A new file; standard output if absent.")] = None,
 ) -> None:
-    """Write every ended job that the store still has in full as a line of JSON, with its decisions."""
+    """Write ended jobs as lines of JSON, with their decisions. Jobs that were rolled up are left out."""
     with ExitStack() as stack:
         store = stack.enter_context(open_store())
         out = sys.stdout

@@ -83,7 +83,7 @@ def reap(
     ] = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """End rented machines that nobody claims; exit 1 if there are any and they are not ended."""
+    """End rented machines that no job claims. Exit 1: there are some, and they were not ended."""
     home = Home.default()
     set_up_log(text=sys.stderr.isatty())
     with open_store() as store:

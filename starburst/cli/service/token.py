@@ -64,7 +64,7 @@ def create(  # noqa: PLR0917 - each is an option
     if not NAME.fullmatch(name):
         raise UserError(
             f"NAME: {name!r}: must be letters, digits, dashes, dots and underscores, 63 at most, "
-            "the ends no signs"
+            "with a letter or digit at each end"
         )
     now = time.time()
     grant = _grant(namespaces or (), secrets or (), kubernetes_user, kubernetes_groups or ())

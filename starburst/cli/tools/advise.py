@@ -112,7 +112,7 @@ class AdviseOptions:
 
 @command(AdviseOptions)
 def advise(options: AdviseOptions) -> None:
-    """Say which budget P to choose, by what each would have cost and delayed."""
+    """Choose a budget P. Each is told with its cost and delay on a trace or the history."""
     spec, out = options.spec(), options.out
     spec.check()
     names: list[str | None] = [*options.jobs] if options.jobs else [None]
@@ -157,12 +157,24 @@ def cluster_size(home: Sequence[Node], given: Mapping[str, float | None] = SIZES
     missing = [option(name) for name in given if name not in told]
     if not home or not missing:
         return told
-    sizes = Counter((n.capacity.gpus, n.capacity.cpus, n.capacity.memory_gib) for n in home)
+    sizes = shapes(home)
     if len(sizes) > 1:
-        here = "; ".join(f"{count} × {g} GPUs, {c:g} CPUs, {m:g} GiB" for (g, c, m), count in sizes.items())
         raise UserError(
-            f"--history: {here}: these nodes are not alike, but simulated ones are; give {', '.join(missing)}"
+            f"--history: {shapes_text(sizes)}: these nodes are not alike, and advise simulates nodes of one "
+            f"shape; give the nearest by {', '.join(missing)}"
         )
     ((gpus, cpus, memory_gib),) = sizes
     as_here = {"nodes": len(home), "gpus_per_node": gpus, "cpus_per_node": cpus}
     return {**as_here, "memory_gib_per_node": memory_gib, **told}
+
+
+def shapes(nodes: Sequence[Node]) -> Counter[tuple[int, float, float]]:
+    """The number of nodes of each shape: GPUs, CPUs, GiB."""
+    return Counter((n.capacity.gpus, n.capacity.cpus, n.capacity.memory_gib) for n in nodes)
+
+
+def shapes_text(found: Mapping[tuple[int, float, float], int]) -> str:
+    """Shapes for people: "2 × 4 GPUs, 32 CPUs, 244 GiB; 1 × 0 GPUs, 64 CPUs, 32 GiB"."""
+    return "; ".join(
+        f"{count} × {gpus} GPUs, {cpus:g} CPUs, {gib:g} GiB" for (gpus, cpus, gib), count in found.items()
+    )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sim.reports.advice import Advice, advise
+from sim.reports.amounts import dollars, percent
 from sim.sweep import SweepPoint
 from starburst.cli.output import Column, Format, Listing, print_data
 from starburst.cli.tools.simulate_report import points_listing, rows_of, who_pays
@@ -54,7 +55,7 @@ def print_advice(found: AdvisedTrace, output: Format) -> None:
 
 def _percent(best: SweepPoint | None, what: str) -> str:
     """A percentage of the advised point; without advice nothing is saved and nothing takes longer."""
-    return f"{0.0 if best is None else getattr(best, what):.1f} %"
+    return percent(0.0 if best is None else getattr(best, what))
 
 
 TRACES: Listing[AdvisedTrace] = Listing(
@@ -65,7 +66,7 @@ TRACES: Listing[AdvisedTrace] = Listing(
         Column("TRACE", lambda it: it.trace),
         Column("JOBS", lambda it: f"{it.points[0].no_wait.jobs_counted:,}", right=True),
         Column("BUDGET", lambda it: "–" if it.best is None else f"{it.best.spec.budget_percent:g}"),
-        Column("NO-WAIT COST", lambda it: f"${it.points[0].no_wait.cloud_cost_usd:,.0f}", right=True),
+        Column("NO-WAIT COST", lambda it: dollars(it.points[0].no_wait.cloud_cost_usd), right=True),
         Column("SAVED", lambda it: _percent(it.best, "saved_percent"), right=True),
         Column("LONGER", lambda it: _percent(it.best, "jct_percent"), right=True),
     ),

@@ -90,7 +90,7 @@ def pack(
     ] = PREFIX,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Choose machines for a list of tasks, and say how near to the cheapest choice that is.
+    """Choose machines for a list of tasks. Says how near to the cheapest choice that is.
 
     Exit code 1 says that no offer holds some of them.
     """

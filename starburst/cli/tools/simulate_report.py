@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.bound.best_possible import BestPossible
 from sim.outcomes import Outcomes, QueueResult, Result
+from sim.reports.amounts import percent, span
 from sim.run import SimulationRun
 from sim.slowdowns import GroupSlowdown, Slowdowns
 from sim.spec import Spec
@@ -34,8 +35,8 @@ def summary(
         ("cloud jobs", f"{r.cloud_jobs:,} ({_percent(r.cloud_jobs, r.jobs_counted)})"),
         ("returned jobs", f"{r.returned_jobs:,}"),
         ("passed jobs", f"{r.passed_jobs:,}"),
-        ("completion", f"mean {r.mean_jct_h:.4g} h, p90 {r.p90_jct_h:.4g} h, p99 {r.p99_jct_h:.4g} h"),
-        ("waiting", f"mean {round(r.mean_wait_h, 6):.4g} h"),
+        ("completion", f"mean {span(r.mean_jct_h)}, p90 {span(r.p90_jct_h)}, p99 {span(r.p99_jct_h)}"),
+        ("waiting", f"mean {span(r.mean_wait_h)}"),
         (
             "utilization",
             f"{r.cluster_utilization:.1%} of the cluster; {r.system_utilization:.1%} with the cloud",
@@ -76,7 +77,7 @@ def _price(done: SimulationRun, freely: SimulationRun) -> tuple[str, str]:
 def _slowdown(group: GroupSlowdown) -> str:
     percentiles = (group.p50_slowdown, group.p90_slowdown, group.p99_slowdown)
     p50, p90, p99 = (f"{value:.4g}" for value in percentiles)
-    return f"p50 {p50}, p90 {p90}, p99 {p99}, longest wait {group.longest_wait_h:.4g} h, {group.jobs:,} jobs"
+    return f"p50 {p50}, p90 {p90}, p99 {p99}, longest wait {span(group.longest_wait_h)}, {group.jobs:,} jobs"
 
 
 def _beside(best: BestPossible, result: Result, spec: Spec) -> list[tuple[str, str]]:
@@ -96,7 +97,7 @@ def _beside(best: BestPossible, result: Result, spec: Spec) -> list[tuple[str, s
 
 def _of_queue(queue: QueueResult) -> str:
     return (
-        f"{queue.jobs:,} jobs, waiting mean {round(queue.mean_wait_h, 6):.4g} h, "
+        f"{queue.jobs:,} jobs, waiting mean {span(queue.mean_wait_h)}, "
         f"{queue.cluster_gpu_hours:,.1f} GPU-hours on the cluster, {queue.cloud_cost:,.1f} in the cloud"
     )
 
@@ -140,17 +141,17 @@ def points_listing(points: list[SweepPoint]) -> Listing[SweepPoint]:
         columns=(
             *swept,
             Column("CLOUD GPU-H", lambda p: f"{p.result.cloud_cost:,.1f}", right=True),
-            Column("SAVED", lambda p: f"{p.saved_percent:.1f} %", right=True),
-            Column("MEAN JCT", lambda p: f"{p.result.mean_jct_h:.4g} h", right=True),
-            Column("LONGER", lambda p: f"{p.jct_percent:+.1f} %", right=True),
-            Column("CLOUD JOBS", lambda p: f"{p.result.cloud_jobs:,}", right=True),
-            Column("UTILIZATION", lambda p: f"{p.result.cluster_utilization:.1%}", right=True),
+            Column("SAVED", lambda p: percent(p.saved_percent), right=True),
+            Column("MEAN JCT", lambda p: span(p.result.mean_jct_h), right=True),
+            Column("LONGER", lambda p: percent(p.jct_percent, signed=True), right=True),
+            Column("CLOUD JOBS", lambda p: f"{p.result.cloud_jobs:,}", right=True, narrow="drop"),
+            Column("UTILIZATION", lambda p: f"{p.result.cluster_utilization:.1%}", right=True, narrow="drop"),
             Column("COST", lambda p: f"${p.result.cloud_cost_usd:,.2f}", right=True, wide=True),
-            Column("MEAN WAIT", lambda p: f"{round(p.result.mean_wait_h, 6):.4g} h", right=True, wide=True),
+            Column("MEAN WAIT", lambda p: span(p.result.mean_wait_h), right=True, wide=True),
             Column("P99 SLOWDOWN", lambda p: f"{p.slowdowns.everyone.p99_slowdown:.4g}", right=True),
-            Column("LONGEST WAIT", lambda p: f"{p.slowdowns.everyone.longest_wait_h:.4g} h", right=True),
+            Column("LONGEST WAIT", lambda p: span(p.slowdowns.everyone.longest_wait_h), right=True),
             Column("WORST CLASS", lambda p: _worst(p.slowdowns.worst_class), wide=True),
-            Column("P99 JCT", lambda p: f"{p.result.p99_jct_h:.4g} h", right=True, wide=True),
+            Column("P99 JCT", lambda p: span(p.result.p99_jct_h), right=True, wide=True),
             Column("LOAD", lambda p: f"{p.load:.2f}", right=True, wide=True),
             Column("NO-WAIT GPU-H", lambda p: f"{p.no_wait.cloud_cost:,.1f}", right=True, wide=True),
         ),

@@ -27,7 +27,7 @@ class TraceFile(NamedTuple):
 
 
 def traces(files: FilesArgument = None, output: OutputOption = Format.TABLE) -> None:
-    """List the formats of traces and where they are published, or the sizes of files."""
+    """List the formats of traces, or the sizes of files. Published traces have their addresses."""
     if not files:
         FORMAT_LISTING.print(list(FORMATS.items()), output)
         return

@@ -65,7 +65,7 @@ def translate(
     ] = None,
     output: Annotated[TaskFormat, typer.Option("-o", "--output", help="Output format.")] = TaskFormat.YAML,
 ) -> None:
-    """Print the SkyPilot tasks that manifests become; what is lost of them goes to standard error."""
+    """Print the SkyPilot tasks that manifests become. What is lost is reported on standard error."""
     settings = None if config is None else _settings(config)
     stores = {} if settings is None else _stores(settings)
     source = "<stdin>" if file == "-" else file

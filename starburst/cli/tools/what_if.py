@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sim.outcomes import QueueResult
 from sim.readers.history import from_records
+from sim.reports.amounts import span
 from sim.run import SimulationRun, run
 from sim.spec import Spec
 from starburst.app.config import load_config
@@ -20,7 +21,7 @@ from starburst.app.errors import UserError
 from starburst.cli.backend.session import open_store
 from starburst.cli.jobs.selection import since_time
 from starburst.cli.output import Column, Format, Listing, OutputOption, print_data
-from starburst.cli.tools.advise import cluster_size, settings_at_home
+from starburst.cli.tools.advise import cluster_size, settings_at_home, shapes, shapes_text
 from starburst.cli.tools.traces import at_work, fitting
 from starburst.core.model.settings import Settings
 from starburst.domain.node import Node
@@ -55,7 +56,7 @@ def _pair(of: str, unit: str) -> list[Column[Difference]]:
 
     def show(row: Difference, at: int) -> str:
         value = getattr(row, of)[at]
-        return f"${value:,.2f}" if unit == "$" else f"{value:.3g} h"
+        return f"${value:,.2f}" if unit == "$" else span(value, 3)
 
     name = {"cost_usd": "COST", "wait_h": "WAIT", "jct_h": "JCT"}[of]
     return [
@@ -90,7 +91,7 @@ def what_if(
     ] = Spec().price_per_gpu_hour,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Replay this home's finished jobs under another config: cost, wait and completion time, by queue."""
+    """Replay this home's finished jobs under another config. Shows cost, wait and JCT of each queue."""
     other = load_config(config)
     live, home = settings_at_home()
     nodes = other.cluster.known_nodes() if isinstance(other.cluster, LocalClusterConfig) else home
@@ -123,7 +124,7 @@ def spec_of(settings: Settings, nodes: Sequence[Node], price: float) -> Spec:
     in_hours = settings.factor is not None and WAITING[settings.waiting].factor_in_hours
     factor = settings.factor / HOUR_S if in_hours and settings.factor is not None else settings.factor
     return Spec(
-        **cluster_size(nodes),
+        **size_of(nodes),
         waiting=settings.waiting,
         factor=factor,
         budget_percent=settings.budget_percent,
@@ -139,6 +140,20 @@ def spec_of(settings: Settings, nodes: Sequence[Node], price: float) -> Spec:
         queue_cap=settings.queue_limit,
         price_per_gpu_hour=price,
     )
+
+
+def size_of(nodes: Sequence[Node]) -> dict[str, Any]:
+    """The simulated cluster's size.
+
+    Raises:
+        UserError: the nodes are not alike.
+    """
+    if len(found := shapes(nodes)) > 1:
+        raise UserError(
+            f"{shapes_text(found)}: these nodes are not alike, and what-if simulates nodes of one shape; "
+            "try budgets with: starburst advise --history --nodes N --gpus-per-node N --cpus-per-node N"
+        )
+    return cluster_size(nodes)
 
 
 def differences(now: SimulationRun, then: SimulationRun, price: float) -> list[Difference]:

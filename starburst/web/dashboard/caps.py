@@ -1,4 +1,4 @@
-"""Spending caps on the dashboard: those for everybody, and queues' and users' that are nearly spent."""
+"""Spending caps on the dashboard: those on all jobs, and queues' and users' that are nearly spent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CapRow:
         parts = [
             f"{key} {value}" for key, value in (("user", self.cap.user), ("queue", self.cap.queue)) if value
         ]
-        return " in ".join(parts) or "everybody"
+        return " in ".join(parts) or "all jobs"
 
     @property
     def share(self) -> float:
@@ -63,12 +63,12 @@ class CapsPanel:
     #: Counts of caps that are not shown: near or spent; of queues and users, far from spent.
     near: int = 0
     far: int = 0
-    #: The cap for everybody per UTC day.
+    #: The cap on all jobs per UTC day.
     day: CapRow | None = None
 
 
 def caps_panel(standings: Sequence[CapStatus], now: float) -> CapsPanel:
-    """Caps for everybody in the order of the config, then other caps that are nearly reached, worst first."""
+    """Caps on all jobs in the order of the config, then other caps that are nearly reached, worst first."""
     lines = cap_lines(standings, now)
     ours = [line for line in lines if _is_on_all(line)]
     others = [line for line in lines if not _is_on_all(line)]

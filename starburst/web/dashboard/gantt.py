@@ -15,7 +15,7 @@ STEPS_S = (
 )
 MOST_TICKS = 7
 ENDS = ("succeeded", "failed", "cancelled")
-#: Decisions after which a job is held or blocked: after a failure or a refusal, or as others come first.
+#: Decisions after which a job is held or blocked: it pauses after a failure or refusal, or others come first.
 KEEPS_OUT = ("retries", "not-started", "held", "awaits", "turn")
 #: Other decisions after which a job has no slots.
 WAITS = (

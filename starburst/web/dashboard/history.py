@@ -96,7 +96,7 @@ def history(
 ) -> DayHistory:
     """The charts up to `now`: spending since 00:00 UTC, all else over a day.
 
-    `cap_usd`: a cap per day on everybody; `target`: P as a share; `no_wait`: the machines that No-Wait would
+    `cap_usd`: a cap per day on all jobs; `target`: P as a share; `no_wait`: the machines that No-Wait would
     have rented for today's jobs.
     """
     begin = now - WINDOW_S

@@ -90,7 +90,7 @@ class StoreCollector(Collector):
         limit = aggregates.limit(config)
         yield _if_known(
             "cloud_dollars_per_hour_limit",
-            "The hourly cap on everybody; without one, price of all that the offers' capacities allow.",
+            "The hourly cap on all jobs; without one, price of all that the offers' capacities allow.",
             limit.rate.dollars if limit is not None else None,
         )
         gap = self._gap.ask(config.settings().max_rate)

@@ -75,7 +75,9 @@ def test_the_same_files_are_the_same_archive_and_have_no_owner(tmp_path: Path) -
 def test_a_directory_that_is_too_large_names_what_is_large(tmp_path: Path) -> None:
     make(tmp_path, "a.py")
     (tmp_path / "model.bin").write_bytes(os.urandom(600 * 1024))
-    with pytest.raises(UserError, match=r"60\d KiB packed, and 480 KiB go along .*model.bin \(600 KiB\)"):
+    with pytest.raises(
+        UserError, match=r"60\d KiB packed; at most 480 KiB can go along .*model.bin \(600 KiB\)"
+    ):
         packed(tmp_path)
     (tmp_path / ".starburstignore").write_text("model.bin")
     assert "work/a.py" in packed(tmp_path)[0]
