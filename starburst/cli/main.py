@@ -16,7 +16,7 @@ from sim.errors import SimulationError
 from starburst import __version__
 from starburst.app.errors import UserError
 from starburst.cli.service.server import choose
-from starburst.cli.streams import safe_output
+from starburst.cli.streams import INTERRUPTED, safe_output
 from starburst.store.errors import StoreError
 from starburst.visible import visible
 
@@ -210,4 +210,4 @@ def _explain_usage(error: Any) -> None:
 def _interrupted(_number: int, _frame: FrameType | None) -> None:
     if sys.stderr.isatty():
         print(file=sys.stderr)  # the shell's prompt goes to a line of its own, behind ^C
-    sys.exit(130)
+    sys.exit(INTERRUPTED)

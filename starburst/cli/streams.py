@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+#: Exit code of a command that its user leaves by Ctrl-C.
+INTERRUPTED = 130
 #: What a write to standard output fails with that nothing takes.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 

@@ -54,6 +54,7 @@ class BaseClient(JobAccess):
         array: "0-99%10", a job per index. Gives a `JobArray`.
         time, estimate, max_wait: durations, as texts, seconds or timedeltas.
         after: jobs that must succeed before, as ids or handles.
+        priority: higher goes first, where the policy orders by it.
         retries: runs again after a failure. checkpoint: it saves its state on SIGTERM.
         workdir: the directory that goes along; None is none.
         python: the program that calls the function. By default the one that runs this, where it is there and

@@ -9,10 +9,12 @@ from datetime import datetime, timezone
 from starburst.domain.job import Job
 from starburst.domain.money import Money
 
-HOUR_S, DAY_S = 3600.0, 86_400.0
+HOUR_S, DAY_S, WEEK_S = 3600.0, 86_400.0, 604_800.0
+#: Length of a window and the start of one, seconds since the epoch: 5 January 1970 was a Monday.
+_WINDOWS = {"hour": (HOUR_S, 0.0), "day": (DAY_S, 0.0), "week": (WEEK_S, 4 * DAY_S)}
 
 #: Lengths of a cap's window.
-PERIODS = ("hour", "day", "month")
+PERIODS = ("hour", "day", "week", "month")
 #: Effect of a reached cap on runs: let them finish, return those that lose no work by it, or stop all.
 STEPS = ("finish", "return", "stop")
 
@@ -53,10 +55,10 @@ class Cap:
 
 
 def window(per: str, at: float) -> tuple[float, float]:
-    """Start and end of the UTC hour, day or month that contains `at`; seconds since the epoch."""
-    if per != "month":
-        length_s = HOUR_S if per == "hour" else DAY_S
-        start = at // length_s * length_s
+    """Start and end, seconds since the epoch, of the UTC hour, day, week or month that contains `at`."""
+    if per in _WINDOWS:
+        length_s, first_s = _WINDOWS[per]
+        start = (at - first_s) // length_s * length_s + first_s
         return start, start + length_s
     first = datetime.fromtimestamp(at, timezone.utc).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     later = first.month == 12

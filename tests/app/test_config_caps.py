@@ -61,7 +61,7 @@ def test_the_cluster_has_a_price_for_reports(cluster: dict[str, str]) -> None:
         ([{"per": "day"}], "caps[0].usd: is missing; add it"),
         ([{"usd": 5}], "caps[0].per: is missing; add it"),
         ([{"usd": -5, "per": "day"}], "caps[0].usd: -5: must be at least 0"),
-        ([{"usd": 5, "per": "week"}], "caps[0].per: \"week\": must be 'hour', 'day' or 'month'"),
+        ([{"usd": 5, "per": "year"}], "caps[0].per: \"year\": must be 'hour', 'day', 'week' or 'month'"),
         ([{"usd": 5, "per": "day", "usr": "a"}], "caps[0].usr: there is no such field; did you mean user?"),
         (
             [{"usd": 5, "per": "day", "then": "panic"}],

@@ -248,3 +248,14 @@ def test_ctrl_c_ends_a_watch_quietly(home, past):
     assert first == "done-11111 succeeded node\n"
     assert (process.returncode, "Traceback" in err) == (130, False)
     assert err.count("\n") == 1, "the note that no scheduler runs"
+
+
+@pytest.mark.processes
+def test_ctrl_c_in_a_wait_says_that_the_jobs_go_on(home, past):
+    past.morning()
+    process = starburst("submit", "--no-workdir", "--wait", "--cpus", "1", "--", "true")
+    job = process.stdout.readline().split()[0].removeprefix("job/")
+    assert "no starburst runs" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, f"note: the job goes on; to end it: starburst cancel {job}\n")

@@ -27,14 +27,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_command_is_a_job_with_the_directory_it_was_typed_in(cli: Cli, past: Past, here: Path) -> None:
     words = ["--gpus", "A100:2", "--cpus", "4", "--memory", "8Gi", "--env", "LR=0.1", "--max-wait", "1h"]
-    words += ["--time", "2h", "--retries", "2", "--image", "me/train"]
+    words += ["--time", "2h", "--retries", "2", "--priority", "7", "--image", "me/train"]
     told = cli("submit", "--allow-unsatisfiable", *words, "--", "python", "train.py", "--epochs", "3")
     assert told.code == 0
     assert told.err.startswith(f"taking along {here}: 1 file, ")
     (request,) = past.store.requests(9)
     job, workload = request.submission.job, request.submission.workload
     assert (job.name, job.tasks[0].gpus, job.tasks[0].gpu_type, job.retries) == ("train", 2, "A100", 2)
-    assert (job.max_wait_s, workload.time_limit_s, workload.image) == (3600.0, 7200, "me/train")
+    assert (job.priority, job.max_wait_s, workload.time_limit_s) == (7, 3600.0, 7200)
+    assert workload.image == "me/train"
     assert workload.command[-4:] == ("python", "train.py", "--epochs", "3")
     assert dict(workload.env).keys() == {"LR", "STARBURST_FILES_0"}
 

@@ -39,6 +39,12 @@ def test_a_machine_counts_until_it_is_gone_and_then_as_long_as_it_was_billed() -
     assert desk["a"].cloud_micro_usd == 12_000_000
 
 
+def test_a_week_begins_on_monday() -> None:
+    monday = datetime(2026, 11, 23, tzinfo=timezone.utc).timestamp()
+    for at in (monday, monday + 3 * DAY, monday + 7 * DAY - 1):
+        assert window("week", at) == (monday, monday + 7 * DAY)
+
+
 def test_a_launch_that_failed_counts_as_it_was_billed() -> None:
     desk = capped(cap(100))
     desk.submit(cloud("a"))

@@ -16,7 +16,9 @@ class CapConfig(Section):
     """What may be spent in the cloud in a window of time."""
 
     usd: NonNegative = Field(description="dollars per window")
-    per: Literal["hour", "day", "month"] = Field(description="a window of the UTC calendar")
+    per: Literal["hour", "day", "week", "month"] = Field(
+        description="a window of the UTC calendar; weeks begin on Monday"
+    )
     queue: str | None = Field(None, min_length=1, description="for the jobs of this queue; null is all")
     user: str | None = Field(None, min_length=1, description="for the jobs of this user; null is all")
     warn_at: float = Field(

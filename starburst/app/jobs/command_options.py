@@ -42,6 +42,7 @@ class CommandOptions:
     after: list[str] | None = None
     queue: str = ""
     cloud: str = ""
+    priority: int | None = None
     retries: int | None = None
     checkpoint: bool = False
 
@@ -80,6 +81,7 @@ class CommandOptions:
             "after-ok": ",".join(self.after or ()),
             "queue": self.queue,
             "cloud": self.cloud,
+            "priority": "" if self.priority is None else str(self.priority),
             "retries": "" if self.retries is None else str(self.retries),
             "checkpoint": "true" if self.checkpoint else "",
         }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 import typer
@@ -21,6 +22,7 @@ from starburst.cli.jobs.submit_options import COMMAND, SubmitOptions, by_option
 from starburst.cli.jobs.submit_sources import SubmitSources, read_submission
 from starburst.cli.output import Format, print_data, say
 from starburst.cli.runs.logs import show_log
+from starburst.cli.streams import INTERRUPTED
 from starburst.cli.tools.options import command
 from starburst.domain.job import Phase, is_over
 from starburst.visible import visible
@@ -64,13 +66,14 @@ def submit(options: SubmitOptions) -> None:
             _say(rows, options.output, lambda row: f"{row['name']} {row['explanation']}", name="name")
             return
         _say(rows, options.output, lambda row: f"{_kind(row)}/{row['id']} submitted", name="id")
-        backend.note_if_down()
         ids = [str(row["id"]) for row in rows if _kind(row) == "job"]
-        if options.follow:
-            _follow(backend, ids)
-        if options.wait or options.follow:
-            ended = sys.stdout if options.output.for_people and not options.follow else sys.stderr
-            raise typer.Exit(_wait(backend, ids, ended))
+        with _told_if_left(ids):
+            backend.note_if_down()
+            if options.follow:
+                _follow(backend, ids)
+            if options.wait or options.follow:
+                ended = sys.stdout if options.output.for_people and not options.follow else sys.stderr
+                raise typer.Exit(_wait(backend, ids, ended))
 
 
 def _submit(backend: Backend, found: SubmitSources, options: SubmitOptions) -> list[Keys]:
@@ -142,6 +145,19 @@ def _say(
             for note in dict.fromkeys(note for row in members for note in row["notes"]):
                 say(f"  note: {note}", sys.stderr)
     sys.stdout.flush()
+
+
+@contextmanager
+def _told_if_left(job_ids: list[str]) -> Iterator[None]:
+    """Say, to who leaves by Ctrl-C, that the jobs go on."""
+    try:
+        yield
+    except SystemExit as exit_:
+        if exit_.code == INTERRUPTED:
+            named = "the job goes on" if len(job_ids) == 1 else f"the {len(job_ids):,} jobs go on"
+            ends = f"starburst cancel {' '.join(job_ids[:3])}{' …' if len(job_ids) > 3 else ''}"
+            say(f"note: {named}; to end {'it' if len(job_ids) == 1 else 'them'}: {ends}", sys.stderr)
+        raise
 
 
 def _wait(backend: Backend, job_ids: list[str], out: TextIO) -> int:

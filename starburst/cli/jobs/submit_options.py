@@ -24,6 +24,7 @@ _HINTS: Mapping[str, str] = {
     "after-ok": "--after",
     "queue": "--queue",
     "cloud": "--cloud",
+    "priority": "--priority",
     "retries": "--retries",
     "checkpoint": "--checkpoint",
     "gpu-type": "--gpus",
@@ -80,6 +81,9 @@ class JobOptions(CommandOptions):
     cloud: Annotated[
         str, typer.Option(metavar="auto|never|only", help="Whether it may leave for the cloud.")
     ] = ""
+    priority: Annotated[
+        int | None, typer.Option(metavar="N", help="Higher goes first, where the policy orders by priority.")
+    ] = None
     retries: Annotated[int | None, typer.Option(min=0, metavar="N", help="Runs again after it failed.")] = (
         None
     )
