@@ -207,10 +207,12 @@ def run(ask: Ask) -> Told:
     root, began = Path(mkdtemp(prefix="storm-", dir=memory)), time.process_time()
     often = gc.get_threshold()
     gc.set_threshold(200_000, 50, 1000)  # a tenth of the time goes there otherwise
+    gc.freeze()  # what was there before is not looked through, neither now nor at the end
     try:
         with sandbox(ask.seed) as (loop, clock):
             return _told(Storm(ask, loop, clock, root), began)
     finally:
+        gc.unfreeze()
         gc.set_threshold(*often)
         shutil.rmtree(root, ignore_errors=True)
 
