@@ -10,6 +10,7 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -203,18 +204,24 @@ class Storm:
 
 def run(ask: Ask) -> Told:
     """Run a seed in memory; nothing of it stays."""
+    _set_aside()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root, began = Path(mkdtemp(prefix="storm-", dir=memory)), time.process_time()
     often = gc.get_threshold()
     gc.set_threshold(200_000, 50, 1000)  # a tenth of the time goes there otherwise
-    gc.freeze()  # what was there before is not looked through, neither now nor at the end
     try:
         with sandbox(ask.seed) as (loop, clock):
             return _told(Storm(ask, loop, clock, root), began)
     finally:
-        gc.unfreeze()
         gc.set_threshold(*often)
         shutil.rmtree(root, ignore_errors=True)
+
+
+@cache
+def _set_aside() -> None:
+    """What a process has before its first run is not looked through at the end of each."""
+    gc.collect()
+    gc.freeze()
 
 
 def _told(storm: Storm, began: float) -> Told:
