@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import BindParameter, Select, bindparam, select
 
 from starburst.bus.messages import DecisionKeys, JobKeys, Message, Topics, encode
 from starburst.core.parts.instance_record import InstanceRecord
@@ -37,7 +37,8 @@ CLEAR_S = 60.0
 
 
 def _long_over() -> Select[tuple[float, str]]:
-    c, ended_at = t.jobs.c, bindparam("ended_at")
+    c = t.jobs.c
+    ended_at: BindParameter[float] = bindparam("ended_at")
     later = (c.ended_at > ended_at) | ((c.ended_at == ended_at) & (c.id > bindparam("job_id")))
     over = c.phase.in_(ENDED_JOBS) & (c.ended_at < bindparam("before"))
     return select(c.ended_at, c.id).where(over, later).order_by(c.ended_at, c.id).limit(BATCH)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import BindParameter, Connection, Select, bindparam, func, select
 
 from starburst.domain.job import Phase, Submission
 from starburst.store.errors import StoreError
@@ -60,9 +60,9 @@ def _pending(conn: Connection, column: str, value: str) -> int:
 
 
 @cache
-def _counts(column: str) -> tuple[Select[tuple[int]], Select[tuple[int]]]:
+def _counts(column: str) -> tuple[Select[int], Select[int]]:
     """Count the jobs taken up, and those that are not, of one user or queue."""
-    value = bindparam("value")
+    value: BindParameter[str] = bindparam("value")
     return (
         select(func.count()).where(jobs.c.phase.in_(PENDING), jobs.c[column] == value),
         select(func.count()).where(requests.c.kind == "submit", requests.c[column] == value),

@@ -47,5 +47,5 @@ def _replacement(table: Table, key: Column[str]) -> tuple[Executable, Executable
 
 
 @cache
-def _any_of(column: Column[str]) -> Select[tuple[str]]:
+def _any_of(column: Column[str]) -> Select[str]:
     return select(column).where(column.in_(bindparam("values", expanding=True))).limit(1)

@@ -53,8 +53,9 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
         # It goes past SQLAlchemy, for which this word costs as much as a query. A transaction that reads
         # first and locks later fails if another process writes in between.
         writes = conn.get_execution_options().get("writes")
+        connection: Any = conn.connection.dbapi_connection
         try:
-            conn.connection.dbapi_connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()
         except sqlite3.Error as error:
             raise trouble(error, path) or OperationalError("BEGIN", None, error) from None
 
