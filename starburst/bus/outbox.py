@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import BindParameter, Select, bindparam, select
 
 from starburst.bus.messages import DecisionKeys, JobKeys, Message, Topics, encode
 from starburst.core.parts.instance_record import InstanceRecord
@@ -34,6 +34,17 @@ POLL_S = 0.2
 FACT = "bus"
 #: Wall seconds between searches for jobs whose retained state has expired.
 CLEAR_S = 60.0
+
+
+def _long_over() -> Select[tuple[float, str]]:
+    c = t.jobs.c
+    ended_at: BindParameter[float] = bindparam("ended_at")
+    later = (c.ended_at > ended_at) | ((c.ended_at == ended_at) & (c.id > bindparam("job_id")))
+    over = c.phase.in_(ENDED_JOBS) & (c.ended_at < bindparam("before"))
+    return select(c.ended_at, c.id).where(over, later).order_by(c.ended_at, c.id).limit(BATCH)
+
+
+_LONG_OVER = _long_over()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +112,10 @@ class Outbox:
 
     def long_over(self, cursor: Cursor) -> Batch | None:
         """Messages that clear the states of the next jobs that ended over `keep_s` ago; None if none did."""
-        c = t.jobs.c
-        later = (c.ended_at > cursor.ended_at) | ((c.ended_at == cursor.ended_at) & (c.id > cursor.job_id))
-        over = c.phase.in_(ENDED_JOBS) & (c.ended_at < self._now() - self._keep_s)
-        chosen = select(c.ended_at, c.id).where(over, later).order_by(c.ended_at, c.id).limit(BATCH)
+        before = self._now() - self._keep_s
+        values = {"ended_at": cursor.ended_at, "job_id": cursor.job_id, "before": before}
         with self._store.read() as conn:
-            rows = conn.execute(chosen).all()
+            rows = conn.execute(_LONG_OVER, values).all()
         if not rows:
             return None
         messages = [Message(self._topics.job_state(row.id), b"", retain=True) for row in rows]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from starburst.core.model.decisions import Decision
 from starburst.core.model.jobs import JobRecord
@@ -21,6 +21,7 @@ from starburst.domain.job import CloudChoice, Phase
 from starburst.store import codec
 from starburst.store.rows import chunks
 from starburst.store.schema import facts, jobs
+from starburst.store.statements import fact_body
 
 if TYPE_CHECKING:
     from starburst.core.state import Changes
@@ -35,6 +36,10 @@ WAITS, SPENT = "waits/", "spent/"
 BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 86_400.0)
 #: Upper bounds of the histogram of step durations, wall seconds.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+_bills_of = select(jobs.c.id, jobs.c.cloud_micro_usd).where(jobs.c.id.in_(bindparam("ids", expanding=True)))
+_records_of = select(jobs.c.record).where(jobs.c.id.in_(bindparam("ids", expanding=True)))
+_facts_of = select(facts.c.key, facts.c.body).where(facts.c.key.in_(bindparam("keys", expanding=True)))
 
 
 @dataclass(slots=True)
@@ -97,7 +102,7 @@ Spent = dict[str, int]
 
 def tallies(conn: Connection) -> DecisionCounters:
     """The counters as of the last step."""
-    return codec.decode(DecisionCounters, _body(conn, TALLIES) or "{}")
+    return codec.decode(DecisionCounters, fact_body(conn, TALLIES) or "{}")
 
 
 def waits(conn: Connection) -> dict[str, Waits]:
@@ -112,7 +117,7 @@ def spent(conn: Connection) -> dict[str, Spent]:
 
 def steps(conn: Connection) -> StepDurations:
     """Step durations as last stored by the scheduler (app/daemon/observers.py)."""
-    return codec.decode(StepDurations, _body(conn, STEPS) or "{}")
+    return codec.decode(StepDurations, fact_body(conn, STEPS) or "{}")
 
 
 def count(conn: Connection, changes: Changes) -> dict[str, object]:
@@ -203,14 +208,14 @@ def _new_bills(conn: Connection, billed: Sequence[JobRecord]) -> Mapping[tuple[s
 
 def _stored_bills(conn: Connection, ids: Sequence[str]) -> Iterator[tuple[str, int]]:
     for chunk in chunks(ids):
-        for row in conn.execute(select(jobs.c.id, jobs.c.cloud_micro_usd).where(jobs.c.id.in_(chunk))):
+        for row in conn.execute(_bills_of, {"ids": chunk}):
             yield row[0], row[1]
 
 
 def _stored(conn: Connection, ids: Sequence[str]) -> Iterator[JobRecord]:
     """These jobs as stored before the step; new jobs are missing."""
     for chunk in chunks(ids):
-        for text in conn.scalars(select(jobs.c.record).where(jobs.c.id.in_(chunk))):
+        for text in conn.scalars(_records_of, {"ids": chunk}):
             yield codec.decode(JobRecord, text)
 
 
@@ -218,18 +223,14 @@ def _by_queue(
     conn: Connection, prefix: str, kind: type[T], queues: Collection[str] | None = None
 ) -> Iterator[tuple[str, T]]:
     """The documents of these queues, or of all; queues without one are missing."""
-    key = facts.c.key
     if queues is None:
-        asked = [key.startswith(prefix, autoescape=True)]
+        every = select(facts.c.key, facts.c.body).where(facts.c.key.startswith(prefix, autoescape=True))
+        found = list(conn.execute(every))
     else:
-        asked = [key.in_([prefix + queue for queue in chunk]) for chunk in chunks(sorted(queues))]
-    for condition in asked:
-        for name, body in conn.execute(select(key, facts.c.body).where(condition)):
-            yield name.removeprefix(prefix), codec.decode(kind, body)
-
-
-def _body(conn: Connection, key: str) -> str | None:
-    return conn.scalar(select(facts.c.body).where(facts.c.key == key))
+        asked = ({"keys": [prefix + queue for queue in chunk]} for chunk in chunks(sorted(queues)))
+        found = [row for keys in asked for row in conn.execute(_facts_of, keys)]
+    for name, body in found:
+        yield name.removeprefix(prefix), codec.decode(kind, body)
 
 
 def _add(counts: dict[str, int], key: str) -> None:

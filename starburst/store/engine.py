@@ -69,11 +69,6 @@ def readers(engine: Engine) -> Engine:
     return _engine(engine.url, READERS, BUSY_TIMEOUT_MS, reads=True)
 
 
-def writer(engine: Engine) -> Engine:
-    """The engine for write transactions: they take the write lock at their start."""
-    return engine.execution_options(writes=True)
-
-
 def watch(engine: Engine) -> Watch:
     """What notices writes of others to the database of an engine."""
     made: Watch = _database(engine.url).watch(engine)

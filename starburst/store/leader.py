@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
+    Select,
+    Update,
+    bindparam,
     cast,
     extract,
     func,
@@ -30,6 +35,7 @@ from starburst.store.store import Store
 
 #: Key of the only row.
 ONLY = 1
+_epoch = select(leader.c.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,7 @@ def leader_record(store: Store) -> LeaderRecord | None:
 def take(store: Store, seen: LeaderRecord | None, claim: LeaderClaim) -> int | None:
     """Lead from now on, unless the row has changed since it was `seen`; the new epoch, None if it has."""
     with store.write() as conn:
-        now = _clock(conn)
+        now = _clock(conn.dialect.name)
         values = {
             "holder": claim.holder,
             "address": claim.address,
@@ -107,8 +113,7 @@ def renew(store: Store, epoch: int, home: str) -> LeaderRecord:
         FencedError: another process leads.
     """
     with store.write() as conn:
-        changed = {"beat": leader.c.beat + 1, "changed_at": _clock(conn), "home": home}
-        done = conn.execute(update(leader).where(leader.c.epoch == epoch).values(changed))
+        done = conn.execute(_renewal(conn.dialect.name), {"held": epoch, "at_home": home})
         record = _read(conn)
         if done.rowcount != 1 or record is None:
             raise _fenced(record)
@@ -120,7 +125,9 @@ def release(store: Store, epoch: int) -> None:
     with store.write() as conn:
         given_back = {"holder": "", "address": "", "home": "", "beat": leader.c.beat + 1}
         conn.execute(
-            update(leader).where(leader.c.epoch == epoch).values(**given_back, changed_at=_clock(conn))
+            update(leader)
+            .where(leader.c.epoch == epoch)
+            .values(**given_back, changed_at=_clock(conn.dialect.name))
         )
 
 
@@ -135,10 +142,9 @@ def epoch_fence(epoch: int) -> Callable[[Connection], None]:
 
     It raises FencedError if another process leads.
     """
-    held = select(leader.c.epoch)
 
     def check(conn: Connection) -> None:
-        if conn.scalar(held) != epoch:
+        if conn.scalar(_epoch) != epoch:
             raise _fenced(_read(conn))
 
     return check
@@ -152,8 +158,7 @@ def _fenced(record: LeaderRecord | None) -> FencedError:
 
 
 def _read(conn: Connection) -> LeaderRecord | None:
-    age = (_clock(conn) - leader.c.changed_at).label("age_s")
-    row = conn.execute(select(leader, age)).first()
+    row = conn.execute(_row(conn.dialect.name)).first()
     if row is None:
         return None
     return LeaderRecord(
@@ -168,8 +173,21 @@ def _read(conn: Connection) -> LeaderRecord | None:
     )
 
 
-def _clock(conn: Connection) -> ColumnElement[float]:
-    """The time of the store's own machine, epoch seconds."""
-    if conn.dialect.name == "sqlite":
+@cache
+def _row(dialect: str) -> Select[Any]:
+    """Reads the row with its age. Replicas look and renew all the time: the statement is built once."""
+    return select(leader, (_clock(dialect) - leader.c.changed_at).label("age_s"))
+
+
+@cache
+def _renewal(dialect: str) -> Update:
+    """Renews the row of the epoch `held`, whose leader has the home `at_home`."""
+    changed = {"beat": leader.c.beat + 1, "changed_at": _clock(dialect), "home": bindparam("at_home")}
+    return update(leader).where(leader.c.epoch == bindparam("held")).values(changed)
+
+
+def _clock(dialect: str) -> ColumnElement[float]:
+    """The time of the store's own machine, epoch seconds, in the SQL of a dialect."""
+    if dialect == "sqlite":
         return literal_column("(julianday('now') - 2440587.5) * 86400.0", Double)
     return cast(extract("epoch", func.clock_timestamp()), Double)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import BindParameter, Connection, Select, bindparam, func, select
 
 from starburst.domain.job import Phase, Submission
 from starburst.store.errors import StoreError
@@ -55,6 +56,14 @@ def _keep(conn: Connection, what: str, name: str, new: int, limit: tuple[int, st
 
 def _pending(conn: Connection, column: str, value: str) -> int:
     """The number of pending jobs, including those not yet taken up."""
-    taken = select(func.count()).where(jobs.c.phase.in_(PENDING), jobs.c[column] == value)
-    asked = select(func.count()).where(requests.c.kind == "submit", requests.c[column] == value)
-    return (conn.scalar(taken) or 0) + (conn.scalar(asked) or 0)
+    return sum(conn.scalar(counted, {"value": value}) or 0 for counted in _counts(column))
+
+
+@cache
+def _counts(column: str) -> tuple[Select[int], Select[int]]:
+    """Count the jobs taken up, and those that are not, of one user or queue."""
+    value: BindParameter[str] = bindparam("value")
+    return (
+        select(func.count()).where(jobs.c.phase.in_(PENDING), jobs.c[column] == value),
+        select(func.count()).where(requests.c.kind == "submit", requests.c[column] == value),
+    )

@@ -15,8 +15,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Executable,
-    Table,
     bindparam,
     delete,
     insert,
@@ -40,6 +38,7 @@ from starburst.store.engine import dispose, open_engine, readers, took_effect, w
 from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, history, instances, jobs, requests
+from starburst.store.statements import fact_body, first, many, replace
 from starburst.store.transactions import transaction
 from starburst.store.user_requests import UserRequest, ask_edits, user_request
 
@@ -57,6 +56,11 @@ LIVE_INSTANCES = [
 ]
 
 _insert_requests = insert(requests)
+_oldest_requests = (
+    select(requests.c.seq, requests.c.kind, requests.c.job_id, requests.c.body)
+    .order_by(requests.c.seq)
+    .limit(bindparam("most"))
+)
 _insert_jobs = insert(jobs)
 _update_job = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _insert_events = insert(events)
@@ -179,7 +183,7 @@ class Store:
                 for chunk in rows.chunks(submissions):
                     conn.execute(_insert_requests, [rows.submit_request(s, now_wall) for s in chunk])
                     ids = [s.job.id for s in chunk]
-                    taken = _first(conn, jobs.c.id, ids) or _first(conn, history.c.id, ids)
+                    taken = first(conn, jobs.c.id, ids) or first(conn, history.c.id, ids)
                     if taken is not None:
                         raise DuplicateJobError(taken)
                 if quota is not None:
@@ -204,7 +208,7 @@ class Store:
         with self.write() as conn:
             asked = set(conn.scalars(select(requests.c.job_id).where(requests.c.kind == kind)))
             wanted = [job_id for job_id in dict.fromkeys(job_ids) if job_id not in asked]
-            _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall, by) for job_id in wanted])
+            many(conn, _insert_requests, [rows.request(kind, job_id, now_wall, by) for job_id in wanted])
 
     def hold(self, job_ids: Iterable[str], now_wall: float, *, by: str = "") -> None:
         """Request that pending jobs be held."""
@@ -221,15 +225,12 @@ class Store:
         with self.write() as conn:
             for chunk in rows.chunks(wanted):
                 conn.execute(before.where(requests.c.job_id.in_(chunk)))
-            _many(conn, _insert_requests, [rows.request(kind, job_id, now_wall, by) for job_id in wanted])
+            many(conn, _insert_requests, [rows.request(kind, job_id, now_wall, by) for job_id in wanted])
 
     def requests(self, limit: int) -> list[UserRequest]:
         """The oldest requests that no step has taken up."""
-        columns = (requests.c.seq, requests.c.kind, requests.c.job_id, requests.c.body)
         with self.read() as conn:
-            return list(
-                starmap(user_request, conn.execute(select(*columns).order_by(requests.c.seq).limit(limit)))
-            )
+            return list(starmap(user_request, conn.execute(_oldest_requests, {"most": limit})))
 
     def submission(self, job_id: str) -> Submission | None:
         """The submission with this id, whether the scheduler has taken it up or not."""
@@ -275,15 +276,15 @@ class Store:
         if changes.speeds is not None:
             documents["speeds"] = changes.speeds
         with self.write() as conn:
-            _many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
-            _many(conn, _insert_events, [rows.event(item, step.now) for item in step.events])
+            many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
+            many(conn, _insert_events, [rows.event(item, step.now) for item in step.events])
             documents |= counters.count(conn, changes)
             _put_jobs(conn, changes.jobs, step.submissions)
-            _many(conn, _insert_decisions, [rows.decision(item) for item in changes.decisions])
-            _replace(conn, instances, instances.c.id, [rows.instance(i) for i in changes.instances.values()])
+            many(conn, _insert_decisions, [rows.decision(item) for item in changes.decisions])
+            replace(conn, instances, instances.c.id, [rows.instance(i) for i in changes.instances.values()])
             # A repeated action is pending again: the state of its target may have changed since.
             asked = {item.key: item for item in changes.actions}
-            _replace(conn, actions, actions.c.key, [rows.action(item) for item in asked.values()])
+            replace(conn, actions, actions.c.key, [rows.action(item) for item in asked.values()])
             _put_facts(conn, documents)
 
     def pending_actions(self) -> list[Action]:
@@ -326,7 +327,7 @@ class Store:
     def fact_text(self, key: str) -> str | None:
         """The text of a JSON document."""
         with self.read() as conn:
-            return conn.scalar(select(facts.c.body).where(facts.c.key == key))
+            return fact_body(conn, key)
 
     def set_fact(self, key: str, value: object) -> None:
         """Store a JSON document under a key."""
@@ -346,7 +347,7 @@ class Store:
             seen.add(job_id)
         with self.read() as conn:
             for chunk in rows.chunks(job_ids):
-                taken = _first(conn, requests.c.job_id, chunk) or _first(conn, jobs.c.id, chunk)
+                taken = first(conn, requests.c.job_id, chunk) or first(conn, jobs.c.id, chunk)
                 if taken is not None:
                     return taken
         raise StoreError("the submission clashed with another one; submit it again")
@@ -361,7 +362,7 @@ def _put_jobs(
             new.append(rows.new_job(record, submissions[job_id]))
         else:
             changed.append({"job_id": job_id, **rows.job_progress(record)})
-    _many(conn, _insert_jobs, new)
+    many(conn, _insert_jobs, new)
     if not changed:
         return
     result = conn.execute(_update_job, changed)
@@ -371,30 +372,13 @@ def _put_jobs(
 
 def _put_facts(conn: Connection, documents: Mapping[str, object]) -> None:
     rows_ = [{"key": key, "body": codec.encode(value)} for key, value in documents.items()]
-    _replace(conn, facts, facts.c.key, rows_)
+    replace(conn, facts, facts.c.key, rows_)
 
 
 def _fact(conn: Connection, key: str, kind: type[codec.T]) -> codec.T | None:
-    body = conn.scalar(select(facts.c.body).where(facts.c.key == key))
+    body = fact_body(conn, key)
     return None if body is None else codec.decode(kind, body)
 
 
 def _texts(conn: Connection, text: Column[str], condition: ColumnElement[bool]) -> Iterator[str]:
     yield from conn.scalars(select(text).where(condition).execution_options(yield_per=1000))
-
-
-def _many(conn: Connection, statement: Executable, rows_: Sequence[rows.TableRow]) -> None:
-    """Execute a statement once per row."""
-    if rows_:
-        conn.execute(statement, rows_)
-
-
-def _replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[rows.TableRow]) -> None:
-    """Insert rows, replacing rows of the same keys; portable across databases."""
-    old = delete(table).where(key == bindparam("replaced"))
-    _many(conn, old, [{"replaced": row[key.name]} for row in rows_])
-    _many(conn, insert(table), rows_)
-
-
-def _first(conn: Connection, column: Column[str], values: Sequence[str]) -> str | None:
-    return conn.scalar(select(column).where(column.in_(values)).limit(1))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import Submission, Workload
 from starburst.store import codec, rows
 from starburst.store.schema import jobs, requests
 
-_kept = select(jobs.c.id, jobs.c.record, jobs.c.workload, jobs.c.notes)
+_kept = select(jobs.c.id, jobs.c.record, jobs.c.workload, jobs.c.notes).where(
+    jobs.c.id.in_(bindparam("ids", expanding=True))
+)
+_asked = select(requests.c.body).where(requests.c.kind == "submit", requests.c.job_id == bindparam("job"))
 
 
 def taken_up(conn: Connection, job_ids: Sequence[str]) -> dict[str, Submission]:
@@ -23,7 +26,7 @@ def taken_up(conn: Connection, job_ids: Sequence[str]) -> dict[str, Submission]:
             codec.decode(tuple[str, ...], row.notes),
         )
         for chunk in rows.chunks(job_ids)
-        for row in conn.execute(_kept.where(jobs.c.id.in_(chunk)))
+        for row in conn.execute(_kept, {"ids": chunk})
     }
 
 
@@ -32,6 +35,5 @@ def submission(conn: Connection, job_id: str) -> Submission | None:
     found = taken_up(conn, [job_id])
     if found:
         return found[job_id]
-    asked = select(requests.c.body).where(requests.c.kind == "submit", requests.c.job_id == job_id)
-    body = conn.scalar(asked)
+    body = conn.scalar(_asked, {"job": job_id})
     return None if body is None else codec.decode(Submission, body)

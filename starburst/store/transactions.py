@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, RootTransaction
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from starburst.store.engine import took_effect, writer
+from starburst.store.engine import took_effect
 from starburst.store.errors import BusyError, LostError
 
 
@@ -22,7 +22,7 @@ def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]
     """
     commits, write = False, None
     try:
-        begun = _begun(writer(engine) if writes else engine)
+        begun = _begun(engine, writes)
         with begun.connection as conn, begun:
             write = conn.info.get("write")
             yield conn
@@ -32,21 +32,24 @@ def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]
             raise
 
 
-def _begun(engine: Engine) -> RootTransaction:
+def _begun(engine: Engine, writes: bool) -> RootTransaction:
     """A transaction on a connection of its own; one that was lost while it was idle is replaced, once."""
     try:
-        return _begin(engine)
+        return _begin(engine, writes)
     except LostError:
-        return _begin(engine)
+        return _begin(engine, writes)
 
 
-def _begin(engine: Engine) -> RootTransaction:
+def _begin(engine: Engine, writes: bool) -> RootTransaction:
+    """Begin; one that `writes` takes the write lock at its start."""
     try:
         conn = engine.connect()
     except PoolTimeoutError:
         where = engine.url.database if engine.dialect.name == "sqlite" else "the store"
         raise BusyError(f"{where}: too many ask at once; ask again") from None
     try:
+        if writes:  # of this use of the connection: options of the engine would make an engine each time
+            conn.execution_options(writes=True)
         return conn.begin()
     except BaseException:
         conn.close()

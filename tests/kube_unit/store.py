@@ -91,7 +91,14 @@ class Store:
 
     def all(self, within: Address, selector: str = "") -> list[Object]:
         """In the order of namespace and name."""
-        held = [address for address in self._objects if within.holds(address)]
+        root, plural, namespace = within.root, within.plural, within.namespace
+        held = [
+            address
+            for address in self._objects
+            if address.plural == plural
+            and address.root == root
+            and (not namespace or address.namespace == namespace)
+        ]
         held.sort(key=lambda address: (address.namespace, address.name))
         found = [self._objects[address] for address in held]
         return [item for item in found if selects(selector, item)] if selector else found

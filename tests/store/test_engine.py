@@ -52,10 +52,10 @@ def test_a_commit_is_on_the_disk_and_readers_do_not_block_writers(path: Path) ->
 def test_a_writer_takes_the_lock_before_it_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 0)
     first, second = open_engine(path), open_engine(path)
-    with engine_module.writer(first).begin():
+    with first.execution_options(writes=True).begin():
         with (
             pytest.raises(BusyError, match="is being written to by this process; wait"),
-            engine_module.writer(second).begin(),
+            second.execution_options(writes=True).begin(),
         ):
             pass
         with second.begin() as conn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
-from heapq import heapify, heappush
+from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any, TypeVar
 
@@ -17,6 +17,8 @@ T = TypeVar("T")
 LIFE: ContextVar[int] = ContextVar("life", default=0)
 #: Longest time between the end of a call in a thread and its result in the loop, virtual seconds.
 THREAD_S = 0.02
+#: More timers than that are looked through for cancelled ones once half of them are, as asyncio does.
+FEW_TIMERS = 100
 #: How often tasks are asked to end: cleanup that awaits something takes more than once.
 ROUNDS = 20
 
@@ -40,13 +42,40 @@ class StormLoop(VirtualLoop):
         self._draw = Random(f"{seed}/threads")
         self._answered_at = start
         super().__init__(start)
-        self._selector.select = self._jump
+        #: Timers with their times before them, which are compared without calling Python.
+        self._scheduled: list[tuple[float, asyncio.TimerHandle]] = []
 
-    def _jump(self, timeout: float | None = None) -> list[Any]:
-        """Let time pass; no file is waited for here, so that the system is not asked."""
-        assert timeout is not None, "nothing will ever happen"
-        self.now += timeout
-        return []
+    def _run_once(self) -> None:
+        """As asyncio's, without files: the system is not asked, and a round costs a third."""
+        if len(self._scheduled) > FEW_TIMERS and self._timer_cancelled_count > len(self._scheduled) / 2:
+            self._drop_cancelled()
+        timers, ready = self._scheduled, self._ready
+        while timers and timers[0][1]._cancelled:
+            self._timer_cancelled_count -= 1
+            heappop(timers)[1]._scheduled = False  # type: ignore[attr-defined]
+        if not ready and not self._stopping:
+            assert timers, "nothing will ever happen"
+            self.now += max(0.0, timers[0][0] - self.now)
+        end = self.now + self._clock_resolution
+        while timers and timers[0][0] < end:
+            timer = heappop(timers)[1]
+            timer._scheduled = False  # type: ignore[attr-defined]
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _drop_cancelled(self) -> None:
+        kept = []
+        for when, timer in self._scheduled:
+            if timer._cancelled:
+                timer._scheduled = False  # type: ignore[attr-defined]
+            else:
+                kept.append((when, timer))
+        heapify(kept)
+        self._scheduled = kept
+        self._timer_cancelled_count = 0
 
     def kill(self, life: int) -> None:
         """Nothing of this life happens any more; its `finally` blocks do not run either."""
@@ -57,13 +86,13 @@ class StormLoop(VirtualLoop):
             if handle._context.get(LIFE) == life and not handle.cancelled():
                 self._undone.append((handle._callback, handle._args, handle._context))
                 handle.cancel()
-        for timer in self._scheduled:
+        for _, timer in self._scheduled:
             if timer._context.get(LIFE) == life:
                 timer.cancel()
 
     def suspend(self, life: int) -> None:
         """SIGSTOP: nothing of this life happens until `resume`, and then all of it, late."""
-        there = (*self._ready, *self._scheduled)
+        there = (*self._ready, *(timer for _, timer in self._scheduled))
         held = [one for one in there if one._context.get(LIFE) == life and not one.cancelled()]
         self._suspended[life] = held
         kept = {id(handle) for handle in held}
@@ -71,7 +100,7 @@ class StormLoop(VirtualLoop):
             if id(handle) in kept:  # their number stays, which asyncio counts on
                 self._ready[index] = gap = asyncio.Handle(held.clear, (), self)
                 gap.cancel()
-        self._scheduled = [timer for timer in self._scheduled if id(timer) not in kept]
+        self._scheduled = [timed for timed in self._scheduled if id(timed[1]) not in kept]
         heapify(self._scheduled)
         for handle in held:
             if isinstance(handle, asyncio.TimerHandle):
@@ -84,7 +113,7 @@ class StormLoop(VirtualLoop):
                 continue
             if isinstance(handle, asyncio.TimerHandle):
                 handle._scheduled = True  # type: ignore[attr-defined]
-                heappush(self._scheduled, handle)
+                heappush(self._scheduled, (handle.when(), handle))
             else:
                 self._ready.append(handle)
 
@@ -136,7 +165,15 @@ class StormLoop(VirtualLoop):
             handle = asyncio.Handle(callback, args, self, context)
             held.append(handle)
             return handle
-        return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        return self.call_at(self.now + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Any, *args: Any, context: Context | None = None
@@ -146,7 +183,9 @@ class StormLoop(VirtualLoop):
             timer = asyncio.TimerHandle(when, callback, args, self, context)
             held.append(timer)
             return timer
-        timer = super().call_at(when, callback, *args, context=context)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        heappush(self._scheduled, (when, timer))
         if self._is_of_dead(context):
             timer.cancel()
         return timer

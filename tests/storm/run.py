@@ -10,6 +10,7 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -203,6 +204,7 @@ class Storm:
 
 def run(ask: Ask) -> Told:
     """Run a seed in memory; nothing of it stays."""
+    _set_aside()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root, began = Path(mkdtemp(prefix="storm-", dir=memory)), time.process_time()
     often = gc.get_threshold()
@@ -213,6 +215,13 @@ def run(ask: Ask) -> Told:
     finally:
         gc.set_threshold(*often)
         shutil.rmtree(root, ignore_errors=True)
+
+
+@cache
+def _set_aside() -> None:
+    """What a process has before its first run is not looked through at the end of each."""
+    gc.collect()
+    gc.freeze()
 
 
 def _told(storm: Storm, began: float) -> Told:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import OperationalError
 
 from starburst.store.databases.sqlite_failures import trouble
 from starburst.store.errors import StoreError, UnusableError
@@ -48,6 +49,16 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
     if reads:
         pragmas.append("query_only = ON")
 
+    def begin(conn: Connection) -> None:
+        # It goes past SQLAlchemy, for which this word costs as much as a query. A transaction that reads
+        # first and locks later fails if another process writes in between.
+        writes = conn.get_execution_options().get("writes")
+        connection: Any = conn.connection.dbapi_connection
+        try:
+            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()
+        except sqlite3.Error as error:
+            raise trouble(error, path) or OperationalError("BEGIN", None, error) from None
+
     def connected(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # SQLAlchemy begins transactions, not pysqlite
         try:
@@ -59,7 +70,7 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
             raise
 
     event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", _begin)
+    event.listen(engine, "begin", begin)
     event.listen(engine, "handle_error", lambda context: trouble(context.original_exception, path))
 
 
@@ -138,11 +149,6 @@ def _make_wal(connection: sqlite3.Connection, busy_ms: int) -> None:
             time.sleep(WAL_RETRY_S)
         else:
             return
-
-
-def _begin(conn: Connection) -> None:
-    """A transaction that reads first and locks later fails if another process writes in between."""
-    conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.get_execution_options().get("writes") else "BEGIN")
 
 
 def end_silent_writer(_conn: Connection) -> None:

@@ -6,9 +6,23 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Table, and_, func, select, text, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    Table,
+    TextClause,
+    and_,
+    bindparam,
+    func,
+    select,
+    text,
+    union_all,
+)
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.instance_record import InstanceRecord
@@ -22,6 +36,7 @@ from starburst.store.errors import AmbiguousJobError, JobNotFoundError, RolledUp
 from starburst.store.listings import job_rows
 from starburst.store.listings.row_types import SUBMITTED, DecisionRow, JobRow
 from starburst.store.rows import chunks
+from starburst.store.statements import fact_body
 from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES, LIVE_JOBS, Store
 
 #: Newest jobs that a misspelt name is compared with.
@@ -62,6 +77,7 @@ class PhaseCounts:
 
 
 _REQUESTED = t.requests.c.kind == "submit"
+_record = select(t.jobs.c.record).where(t.jobs.c.id == bindparam("job"))
 
 
 def jobs(
@@ -136,7 +152,7 @@ def past_jobs(store: Store) -> list[PastJob]:
 def record(store: Store, job_id: str) -> JobRecord | None:
     """The scheduler's record of a job; None if it has not taken the job up."""
     with store.read() as conn:
-        body = conn.scalar(select(t.jobs.c.record).where(t.jobs.c.id == job_id))
+        body = conn.scalar(_record, {"job": job_id})
     return None if body is None else codec.decode(JobRecord, body)
 
 
@@ -168,14 +184,21 @@ def decisions(
     last: int | None = None,
 ) -> list[DecisionRow]:
     """Decisions after `after_seq`, or those about one subject: all, the first or the last ones."""
-    seq = t.decisions.c.seq
-    log = select(t.decisions).where(seq > after_seq)
-    log = log.order_by(seq).limit(limit) if last is None else log.order_by(seq.desc()).limit(last)
-    if subject is not None:
-        log = log.where(t.decisions.c.subject == subject)
+    most = limit if last is None else last
+    log = _decisions(about_one=subject is not None, is_limited=most is not None, from_end=last is not None)
+    values = {"after": after_seq, "subject": subject, "most": most}
     with store.read() as conn:
-        rows = [DecisionRow(**_parsed(row, "numbers")) for row in conn.execute(log).mappings()]
+        rows = [DecisionRow(**_parsed(row, "numbers")) for row in conn.execute(log, values).mappings()]
     return rows if last is None else rows[::-1]
+
+
+@cache
+def _decisions(*, about_one: bool, is_limited: bool, from_end: bool) -> Select[Any]:
+    seq = t.decisions.c.seq
+    log = select(t.decisions).where(seq > bindparam("after")).order_by(seq.desc() if from_end else seq)
+    if about_one:
+        log = log.where(t.decisions.c.subject == bindparam("subject"))
+    return log.limit(bindparam("most")) if is_limited else log
 
 
 def events(store: Store, *, after_seq: int = 0, limit: int | None = None) -> list[EventRow]:
@@ -232,12 +255,17 @@ def at_work(store: Store) -> bool:
 
 def _asker(conn: Connection) -> job_rows.Ask:
     """Runs statements in plain SQL on a connection."""
-    return lambda statement, values: conn.execute(text(statement), values).all()
+    return lambda statement, values: conn.execute(_text(statement), values).all()
+
+
+@lru_cache(maxsize=64)
+def _text(statement: str) -> TextClause:
+    return text(statement)
 
 
 def _document(store: Store, key: str, kind: type[codec.T]) -> codec.T | None:
     with store.read() as conn:
-        body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == key))
+        body = fact_body(conn, key)
     return None if body is None else codec.decode(kind, body)
 
 

@@ -204,6 +204,6 @@ def _is_live(run: RunObject) -> bool:
 
 def _is_half_stopped(run: RunObject) -> bool:
     """Whether the end of a run was announced, and its object neither deleted nor withdrawn."""
-    if run.stopping is None or run.told_end or run.gone or run.view.deleting:
+    if run.told_end or run.gone or run.view.deleting or run.stopping is None:
         return False
     return not (isinstance(run.view, JobView) and (run.view.end or run.view.withdrawn))

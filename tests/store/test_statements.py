@@ -1,0 +1,53 @@
+"""What is asked at every step and look is a statement that was built once, and BEGIN is no statement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+from starburst.store import leader
+from starburst.store.engine import open_engine
+from starburst.store.listings import queries
+from starburst.store.store import Store
+
+pytestmark = pytest.mark.sqlite
+
+
+def _look(store: Store) -> None:
+    leader.leader_record(store)
+    leader.renew(store, 1, "")
+    store.requests(3)
+    store.fact("facts")
+    store.set_fact("tried", None)
+    store.submission("j1")
+    queries.record(store, "j1")
+    queries.pace(store)
+    queries.decisions(store, after_seq=5, limit=7)
+
+
+def test_a_look_executes_the_statements_of_the_look_before(path: Path) -> None:
+    with Store.open(path) as store:
+        leader.take(store, None, leader.LeaderClaim("one"))
+        executed: list[Any] = []
+        for engine in (store._engine, store._readers):
+            event.listen(engine, "before_execute", lambda _conn, statement, *_: executed.append(statement))
+        _look(store)
+        first, executed[:] = executed[:], []
+        _look(store)
+    assert len(first) >= 10
+    assert [one for one, other in zip(first, executed, strict=True) if one is not other] == []
+
+
+def test_an_error_at_the_begin_of_a_transaction_is_one_of_sqlalchemy(path: Path) -> None:
+    engine = open_engine(path)
+    with engine.connect() as conn:
+        driver: Any = conn.connection.dbapi_connection
+        driver.execute("BEGIN")
+        with pytest.raises(OperationalError, match="within a transaction"):
+            conn.begin()
+        driver.execute("ROLLBACK")
+    engine.dispose()
