@@ -32,7 +32,7 @@ from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission
 from starburst.domain.node import Node
-from starburst.store import codec, counters, rows, submissions
+from starburst.store import codec, counters, rows, user_requests
 from starburst.store.databases.sqlite import path_of
 from starburst.store.engine import dispose, open_engine, readers, took_effect, watch
 from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
@@ -235,12 +235,12 @@ class Store:
     def submission(self, job_id: str) -> Submission | None:
         """The submission with this id, whether the scheduler has taken it up or not."""
         with self.read() as conn:
-            return submissions.submission(conn, job_id)
+            return user_requests.submission(conn, job_id)
 
     def submissions(self, job_ids: Sequence[str]) -> dict[str, Submission]:
         """The submissions of jobs that the scheduler has taken up, by id."""
         with self.read() as conn:
-            return submissions.taken_up(conn, job_ids)
+            return user_requests.taken_up(conn, job_ids)
 
     # Steps of the scheduler.
 

@@ -189,6 +189,7 @@ def test_a_run_in_the_cloud_from_the_launch_to_the_bill():
     desk.submit(job("a", 2, cloud="only"))
     assert said(desk, "a").sentence == (
         "leaves for the cloud: i-000001 (p3.2xlarge, $2.04/h), requested at 12:00, is coming up"
+        ", expected at about 12:03"
     )
     desk.ready("i-000001")
     desk.started("a")
@@ -203,7 +204,7 @@ def test_a_run_in_the_cloud_from_the_launch_to_the_bill():
     )
 
 
-def test_a_machine_that_comes_up_is_expected_when_its_offer_says():
+def test_a_machine_is_expected_when_its_offer_says_or_three_minutes_after_it_was_requested():
     desk = Desk(offers=[replace(P3, ready_s=120.0)])
     desk.submit(job("a", cloud="only"))
     assert said(desk, "a").sentence.endswith("requested at 00:00, is coming up, expected at about 00:02")
@@ -216,6 +217,7 @@ def test_the_machines_of_a_gang_are_all_named():
     desk.submit(job("a", gang=(2, 2), cloud="only"))
     assert said(desk, "a").sentence == (
         "leaves for the cloud: i-000001 (2 × p3.2xlarge, $4.08/h), requested at 00:00, is coming up"
+        ", expected at about 00:03"
     )
 
 

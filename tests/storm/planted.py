@@ -367,7 +367,7 @@ PLANTED = {
     "epoch-not-checked": Planted(
         "who has lost the lead writes on",
         "starburst.store.leader:epoch_fence",
-        "if conn.scalar(held) != epoch:",
+        "if conn.scalar(_epoch) != epoch:",
         "if False:",
         (1, 8, 0.1, ("leader-stopped",)),
     ),
