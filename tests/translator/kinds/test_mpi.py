@@ -96,7 +96,7 @@ def test_the_hostfile_and_the_workers_of_the_operator_are_ours_in_words_and_vari
 def test_a_launcher_that_reaches_workers_by_ssh_itself_is_refused(command: list[str]) -> None:
     (found,) = problems(mpi_job(command))
     assert "reaches the workers by ssh" in found
-    assert not problems(mpi_job(["sh", "-c", "cp -r /root/.ssh x && pip install deepspeed && mpirun a"]))
+    assert not problems(mpi_job(["sh", "-c", "cp -r ~/.ssh x && pip install deepspeed && mpirun a"]))
 
 
 @pytest.mark.skipif("STARBURST_OPENMPI" not in os.environ, reason="STARBURST_OPENMPI names no Open MPI")
