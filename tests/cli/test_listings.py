@@ -118,7 +118,9 @@ def test_wide_adds_columns(cli):
 def test_headings_of_local_times_name_their_zone(cli, monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
-    assert "SUBMITTED (EST)" in lines(cli("status", "-o", "wide"))[0]
+    heading = lines(cli("status", "-o", "wide"))[0]
+    assert "SUBMITTED (EST)" in heading
+    assert "LEAVES (EST)" in heading
     assert "TIME (EST)" in lines(cli("events"))[0]
 
 

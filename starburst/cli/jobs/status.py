@@ -156,7 +156,7 @@ def listing(now: float) -> Listing[JobRow]:
             Column("GPUS", gpus, narrow="drop"),
             Column("ON", lambda row: row.runs_on, narrow="cut"),
             Column("FOR", span, right=True, narrow="drop"),
-            Column("LEAVES", leaves, right=True),
+            Column(local_heading("LEAVES", now), leaves, right=True),
             Column("BILL", bill, right=True),
             Column("NEEDS", lambda row: row.need, wide=True, narrow="fold"),
             Column("USER", lambda row: row.user, wide=True),
