@@ -34,12 +34,13 @@ def test_who_would_pass_the_cap_waits_with_a_reason_until_the_window_ends() -> N
     assert (desk.phase("b"), desk["b"].deadline) == ("queued", DAY)
     assert desk.why("b", "capped") == (
         "stays in the queue: it would leave for the cloud, but of the $20.00 per day of all jobs $9.00 was "
-        "left, and it would cost $11.00 by the end of that day; the next day begins at 1970-01-02 00:00 UTC"
+        "left, and it may cost up to $11.00 by the end of that day; the next day begins at "
+        "1970-01-02 00:00 UTC"
     )
     assert explain(desk.scheduler.state, desk["b"], lambda at: f"{at:.0f}").sentence == (
         "waits for a machine in the cloud; it should leave for the cloud, but of the $20.00 per day of "
-        "all jobs $9.00 was left, and it would cost $11.00 by the end of that day; the next day begins at "
-        "1970-01-02 00:00 UTC; would then cost about $10.00 on m"
+        "all jobs $9.00 was left, and it may cost up to $11.00 by the end of that day; the next day "
+        "begins at 1970-01-02 00:00 UTC; would then cost about $10.00 on m"
     )
 
 

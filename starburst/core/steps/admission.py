@@ -361,9 +361,10 @@ def wait_for_money(state: State, record: JobRecord, lacking: Shortfall) -> None:
     known = record.obstacle
     if not isinstance(known, OverBudget) or (known.cap, known.until) != (cap.name, until):
         left = amount(lacking.left)
-        costs = "an unknown sum" if isinf(cost) else f"{amount(cost)} by the end of that {cap.per}"
+        most = "" if isinf(cost) else f"may cost up to {amount(cost)} by the end of that {cap.per}"
+        costs = most or "would cost an unknown sum"
         then = f"the next {cap.per} begins at {utc(until)}"
-        lacks = f"of {cap.title} {left} was left, and it would cost {costs}; {then}"
+        lacks = f"of {cap.title} {left} was left, and it {costs}; {then}"
         record.obstacle = OverBudget(cap.name, until, cost, lacks)
         known_cost = None if isinf(cost) else cost
         state.decide(record.id, "capped", cap=cap.name, cost=known_cost, left=left.micro_usd, lacks=lacks)
