@@ -149,11 +149,11 @@ def _say(
 
 @contextmanager
 def _told_if_left(job_ids: list[str]) -> Iterator[None]:
-    """Say, to who leaves by Ctrl-C, that the jobs go on."""
+    """Tell a user who leaves by Ctrl-C that the jobs go on; CronJobs alone are not waited for."""
     try:
         yield
     except SystemExit as exit_:
-        if exit_.code == INTERRUPTED:
+        if job_ids and exit_.code == INTERRUPTED:
             named = "the job goes on" if len(job_ids) == 1 else f"the {len(job_ids):,} jobs go on"
             ends = f"starburst cancel {' '.join(job_ids[:3])}{' …' if len(job_ids) > 3 else ''}"
             say(f"note: {named}; to end {'it' if len(job_ids) == 1 else 'them'}: {ends}", sys.stderr)
