@@ -10,7 +10,7 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import structlog
+from sqlalchemy import create_engine
 
 from starburst.app.reading import requests
 from starburst.clouds.sky.attendance import Activity
@@ -60,6 +61,19 @@ class Clock:
     def since_boot(self, _clock: object = None) -> float:
         """Seconds that nobody sets."""
         return self._loop.time() - START + 1000.0
+
+
+class _Statements(dict[Any, Any]):
+    """What SQLAlchemy made of statements, for all stores of a process: each has a dialect of its own."""
+
+    def get(self, key: tuple[Any, ...], default: Any = None) -> Any:
+        return super().get(key[1:], default)
+
+    def __setitem__(self, key: tuple[Any, ...], made: Any) -> None:
+        super().__setitem__(key[1:], made)
+
+
+_create_engine = partial(create_engine, execution_options={"compiled_cache": _Statements()})
 
 
 class _Reader:
@@ -109,6 +123,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         "secrets.token_hex": lambda size=16: draw.randbytes(size).hex(),
         "secrets.choice": draw.choice,
         "random.Random": Seeded,
+        "starburst.store.engine.create_engine": _create_engine,
         "starburst.app.reading.adopted.shared": _Reader,
         "starburst.web.submission_limits.shared": _Reader,
         "anyio.to_thread.run_sync": inline,
@@ -133,6 +148,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         finally:
             loop.bury()
             gc.collect()
+            gc.freeze()  # what is left stays, such as modules read on the way: it is not looked through again
             asyncio.set_event_loop(None)
             loop.close()
             structlog.reset_defaults()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar
+
+from fastapi import FastAPI
 
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
@@ -26,7 +29,11 @@ class HttpClient:
 
     def __init__(self, home: Home, store: Store, weather: Weather) -> None:
         self._weather = weather
-        self._app = make_app(AppContext(home, store), HttpConfig())
+        self._context = AppContext(home, store)
+
+    @cached_property
+    def _app(self) -> FastAPI:
+        return make_app(self._context, HttpConfig())
 
     async def post(self, path: str, body: object) -> tuple[int, Any]:
         """The status and the answer.
