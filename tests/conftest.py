@@ -36,9 +36,15 @@ REAL_SERVERS_S = 2400.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Against real servers, which are killed at any time, a socket that asyncio closes late is no failure."""
+    """Against real servers, which are killed at any time, a socket that asyncio closes late is no failure.
+
+    Nor is a listing of temporary directories that pytest leaves open where another run removes them meanwhile.
+    """
     if set(config.getoption("markexpr").split()) & {"kube", "sky", "gangs", "image"}:
-        late = r"Exception ignored in. <(function (_Selector|_SSLProtocol|StreamWriter)|socket)"
+        late = (
+            r"Exception ignored in. <"
+            r"(function (_Selector|_SSLProtocol|StreamWriter)|socket|posix\.ScandirIterator)"
+        )
         config.addinivalue_line("filterwarnings", f"ignore:{late}:pytest.PytestUnraisableExceptionWarning")
         warnings.filterwarnings("ignore", late, pytest.PytestUnraisableExceptionWarning)  # at the end
 
