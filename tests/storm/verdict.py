@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
@@ -291,27 +291,31 @@ class Verdict:
     def _money(self, store: Store) -> None:
         storm = self._storm
         naming = Naming("starburst", str(store.fact("controller")))
-        bills: dict[str, set[int]] = {}
+        bills: dict[str, list[tuple[int, int]]] = {}
         for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.vms):
-            # Where nobody told its price in time it counts as listed; that it was stopped before it ended
-            # its cloud does not say afterwards.
-            bills[naming.instance_id(cluster) or cluster] = {
-                storm.cloud.bill_of(cluster, listed=listed, stopped=stopped).micro_usd
-                for listed in (False, True)
+            # Where nobody told its price in time it counts as listed. That it was stopped before it ended
+            # its cloud does not say afterwards: then the bill ends when that was noticed.
+            least, most = (
+                [storm.cloud.bill_of(cluster, listed=listed, stopped=stopped) for listed in (False, True)]
                 for stopped in (True, False)
-            }
+            )
+            bills[naming.instance_id(cluster) or cluster] = [
+                (first.micro_usd, last.micro_usd) for first, last in zip(least, most, strict=True)
+            ]
         records = queries.instance_records(store, include_ended=True)
         books = {record.id: record.micro_usd for record in records if record.micro_usd}
         names = bills.keys() | books.keys()
         self.checked["bills"] += len(names)
         for name in sorted(names):
-            ours, theirs = books.get(name, 0), bills.get(name, {0})
-            if ours not in theirs and not self._guessed(name, ours, theirs):
-                told = " or ".join(map(str, sorted(theirs)))
+            ours, theirs = books.get(name, 0), bills.get(name, [(0, 0)])
+            if not any(least <= ours <= most for least, most in theirs) and not self._guessed(
+                name, ours, theirs
+            ):
+                told = " or ".join(map(str, sorted({bill for range_ in theirs for bill in range_})))
                 self.wrong.append(f"{name}: the cloud's bill is {told}, ours {ours} micro-dollars")
         self._paid(store, books)
 
-    def _guessed(self, name: str, ours: int, theirs: set[int]) -> bool:
+    def _guessed(self, name: str, ours: int, theirs: Sequence[tuple[int, int]]) -> bool:
         """Whether a bill is within its bound where the cloud said nothing of a machine for `WORD_S`.
 
         It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it.
@@ -325,7 +329,7 @@ class Verdict:
         self.checked["bills without the cloud's word"] += 1
         rate = cloud.rate_of(vms[0]) * len(vms)
         early, late = (rate.for_seconds(off_s).micro_usd + 1 for off_s in (BEFORE_BOOT_S, LATE_S))
-        return min(theirs) - early <= ours <= max(theirs) + late
+        return min(least for least, _ in theirs) - early <= ours <= max(most for _, most in theirs) + late
 
     def _paid(self, store: Store, books: dict[str, int]) -> None:
         """Each bill was paid by jobs."""
