@@ -42,7 +42,7 @@ postgres: $(VENV)/.dev  ## the store, and what stands on it, over PostgreSQL (De
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m postgres tests/store tests/cli tests/app $(ARGS)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --postgres $(SUITE) $(ARGS)
 
-ray: $(VENV)/.dev  ## the tests that need Ray, of which they start two nodes
+ray: $(VENV)/.ray  ## the tests that need Ray, of which they start two nodes
 	$(BIN)/python -m pytest -m ray tests/sim tests/storm $(ARGS)
 
 gangs: $(VENV)/.dev  ## torchrun, JobSets, Ray and a batch script on kubelets and rented machines, with PyTorch and Ray from PyPI
@@ -128,6 +128,8 @@ lock: $(VENV)/.dev  ## make the lock files anew from pyproject.toml and requirem
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/release.txt
 	$(BIN)/uv pip compile requirements/docs.in -c requirements/dev.txt --universal --python-version 3.10 --generate-hashes \
 	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/docs.txt
+	$(BIN)/uv pip compile requirements/ray.in -c requirements/dev.txt --universal --python-version 3.10 --generate-hashes \
+	  --upgrade --quiet --custom-compile-command "make lock" -o requirements/ray.txt
 
 clean:  ## remove what was built here
 	rm -rf .venv .venv-* dist demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -149,6 +151,10 @@ $(VENV)/.dev: requirements/dev.txt pyproject.toml | $(VENV)/.made
 
 $(VENV)/.release: requirements/release.txt $(VENV)/.dev
 	@$(PIP) install --quiet --require-hashes -r requirements/release.txt
+	@touch $@
+
+$(VENV)/.ray: requirements/ray.txt $(VENV)/.dev
+	@$(PIP) install --quiet --require-hashes -r requirements/ray.txt
 	@touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.dev

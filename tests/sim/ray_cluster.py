@@ -25,7 +25,7 @@ OBJECTS = 80_000_000
 def two_nodes() -> Iterator[str]:
     """The address of the cluster for Ray's client; one core each. Skips the test without Ray."""
     if find_spec("ray") is None:
-        skip("Ray is not installed: pip install 'ray[default]'")
+        skip("Ray is not installed: make ray")
     gcs, client = _free_port(), _free_port()
     head = ["--head", f"--port={gcs}", f"--ray-client-server-port={client}", "--include-dashboard=false"]
     # Ray's sockets have long names below this directory.
