@@ -38,7 +38,7 @@ REAL_SERVERS_S = 2400.0
 def pytest_configure(config: pytest.Config) -> None:
     """Against real servers, which are killed at any time, a socket that asyncio closes late is no failure.
 
-    Nor is a listing of temporary directories that pytest leaves open where another run removes them meanwhile.
+    Nor is a listing of temporary directories that pytest leaves open where another run removes some of them.
     """
     if set(config.getoption("markexpr").split()) & {"kube", "sky", "gangs", "image"}:
         late = (

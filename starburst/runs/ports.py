@@ -94,6 +94,9 @@ class AdoptionPort(Protocol):
     def living(self, job_id: str) -> JobRecord | None:
         """The same of a job that is not over, from memory."""
 
+    def knows(self, job_id: str) -> bool:
+        """Whether there is or ever was a job with this id, as far as the store goes back."""
+
     def adopted(self) -> dict[str, Adopted]:
         """Jobs that were found in the cluster and are not over, by id."""
 

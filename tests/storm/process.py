@@ -217,10 +217,15 @@ class SchedulerProcess:
         self._loop.kill(life)
         self._graves += [self._tasks.pop(life, None), *asyncio.all_tasks(self._loop)]
         stores = self._stores.pop(life, [])
+        self.let_go(stores)
+        self._graves += stores
+
+    @staticmethod
+    def let_go(stores: Sequence[Store]) -> None:
+        """Close what they have open; they open it again when they are asked."""
         for store in stores:
             store._readers.dispose()
             store._engine.dispose()
-        self._graves += stores
 
     def lose_power(self, others: Sequence[Store]) -> bool:
         """The machine is off in the middle of a write: what was synced is there, and half of a page after it.
@@ -231,9 +236,7 @@ class SchedulerProcess:
         log = database.with_name(f"{database.name}-wal")
         synced = {path: path.read_bytes() for path in (database, log) if path.exists()}
         self.kill()
-        for store in others:
-            store._readers.dispose()
-            store._engine.dispose()
+        self.let_go(others)
         if (
             log.exists() or len(synced.get(log, b"")) <= WAL_HEADER
         ):  # somebody still has it open, or it is empty

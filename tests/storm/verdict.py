@@ -64,7 +64,11 @@ class Verdict:
         self.checked: Counter[str] = Counter()
         #: The phase of each job, as stored.
         self.phases: dict[str, Phase] = {}
-        self._starvation = Starvation()
+        self.starvation = Starvation()
+        #: When the store was put back, and machines and applied jobs that are younger than what it has now.
+        self.put_back_at = 0.0
+        self.unbilled: set[str] = set()
+        self.applied_since: set[str] = set()
 
     # During the run.
 
@@ -106,7 +110,7 @@ class Verdict:
     def _passed(self, step: Step, now: float) -> None:
         """Who waits without end is passed no more often than may be, and then starts."""
         storm, most = self._storm, self._storm.process.config.policy.max_passes
-        wrong = self._starvation.stepped(step, most, now, storm.cluster.away_until)
+        wrong = self.starvation.stepped(step, most, now, storm.cluster.away_until)
         self.wrong += [wrong] if wrong else []
 
     def _begun(self, step: Step) -> None:
@@ -131,6 +135,7 @@ class Verdict:
                 .for_seconds(max(0.0, (vm.ended_at or now) - max(began, vm.made_at)))
                 .micro_usd
                 for vm in self._storm.cloud.vms
+                if vm.cluster not in self.unbilled
             )
             if spent > 1.02 * 1e6 * float(cap.usd):
                 self.wrong.append(f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}")
@@ -166,7 +171,11 @@ class Verdict:
         rows = queries.jobs(store)
         stored = {row.id for row in rows} | dict(queries.ended(store, storm.users.asked)).keys()
         # Who deletes what he applied before anybody saw it has asked for nothing.
-        asked = (one for one in storm.users.asked.values() if one.id in stored or not one.cancelled)
+        asked = (
+            one
+            for one in storm.users.asked.values()
+            if one.id in stored or not (one.cancelled or self._is_history(one.id))
+        )
         # What came over HTTP, and whose answer was lost, nobody asks for.
         ended = all(one.id in self.ends for one in asked) and all(row.phase in ENDS for row in rows)
         return ended and not storm.cloud.alive() and not queries.instance_records(store)
@@ -199,7 +208,7 @@ class Verdict:
         storm.marks.settle()
         self.checked["runs of tasks"] += len(storm.marks.all)
         self.checked["submissions over HTTP"] += storm.users.over_http
-        self.checked["jobs passed too often"] += len(self._starvation.protected)
+        self.checked["jobs passed too often"] += len(self.starvation.protected)
         self.checked["actions"] += len(storm.process.carried_out)
         self.wrong += storm.process.failures[:3] + storm.process.never_done[:3]
         self.wrong += storm.marks.broken[:5] + storm.cluster.broken[:5]
@@ -250,7 +259,7 @@ class Verdict:
         self.checked["jobs"] += len(self._storm.users.asked)
         for name, asked in self._storm.users.asked.items():
             phase = phases.get(name)
-            if phase is None and asked.applied and asked.cancelled:
+            if phase is None and asked.applied and (asked.cancelled or self._is_history(name)):
                 continue
             if phase is None:
                 self.wrong.append(f"{name}: acknowledged, and not in the store")
@@ -258,6 +267,11 @@ class Verdict:
                 self.wrong.append(f"{name}: {phase} at the end")
             else:
                 self.wrong += [f"{name}: {what}" for what in self._of_job(name, asked, phase)]
+
+    def _is_history(self, name: str) -> bool:
+        """Whether an applied job was over when the scheduler came back with a store that has none of it."""
+        last = {mark.rank: mark for mark in self._storm.marks.all if mark.job == name}
+        return name in self.applied_since and bool(last) and all(it.code is not None for it in last.values())
 
     def _arrays(self) -> None:
         """Of an array no more jobs run at a time than may, by the marks of their tasks."""
@@ -283,7 +297,7 @@ class Verdict:
             yield "cancelled, and no user wished for that"
         if asked.code and not storm.weather.on and len(failed) > asked.retries + 1:
             yield f"its command failed {len(failed)} times, with {asked.retries} retries"
-        first = min((mark.began_at for mark in marks), default=None)
+        first = min((mark.began_at for mark in marks if mark.began_at > self.put_back_at), default=None)
         for other in filter(None, (asked.after_ok, asked.after_any)):
             if first is not None and first < storm.marks.over.get(other, first):
                 yield f"began before the end of {other}, which it comes after"
@@ -304,7 +318,8 @@ class Verdict:
             ]
         records = queries.instance_records(store, include_ended=True)
         books = {record.id: record.micro_usd for record in records if record.micro_usd}
-        names = bills.keys() | books.keys()
+        unbilled = {naming.instance_id(cluster) or cluster for cluster in self.unbilled}
+        names = (bills.keys() - unbilled) | books.keys()
         self.checked["bills"] += len(names)
         for name in sorted(names):
             ours, theirs = books.get(name, 0), bills.get(name, [(0, 0)])

@@ -40,6 +40,12 @@ class JobIntake(AdoptionPort):
         found = self._scheduler.state.jobs.get(job_id)
         return None if found is None or found.phase.is_end else found
 
+    def knows(self, job_id: str) -> bool:
+        """Whether there is or was such a job, also one that is rolled up."""
+        if job_id in self._scheduler.state.jobs or self.submission(job_id) is not None:
+            return True
+        return bool(queries.ended(self._store, [job_id]))
+
     def adopted(self) -> dict[str, Adopted]:
         """Adopted jobs that have not ended, by id."""
         return queries.adopted(self._store)

@@ -116,6 +116,8 @@ class ObjectWriter:
             if self._registry.key_of(read_job(there)) != (run.job.id, run.attempt):
                 name = f"{namespace}/{body['metadata']['name']}"
                 raise ApiError(422, "AlreadyExists", f"a Job {name} is there that is not ours") from None
+            for event in self._registry.again((run.job.id, run.attempt)):
+                self._report(event)
 
     async def _place(self, api: Api, features: Features, run: Run, adopted: Adopted, why: str) -> None:
         """Let Chakra bind the pods of an adopted object; a withdrawn Job creates new ones."""
@@ -147,12 +149,13 @@ class ObjectWriter:
             limit_s = run.workload.time_limit_s
             body["spec"] = _resumed(read_job(there), len(run.slots), limit_s, features, self._options.clock())
         try:
-            await api.patch(resource, adopted.namespace, adopted.name, body)
+            marked = await api.patch(resource, adopted.namespace, adopted.name, body)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
             # Asked again after a pause.
             raise RuntimeError("it was deleted or made anew meanwhile") from error
+        self._registry.begins((run.job.id, run.attempt), _view(adopted.kind, marked))
         return None
 
     def _unwanted(self, run: Run) -> None:

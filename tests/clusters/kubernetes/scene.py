@@ -43,6 +43,8 @@ class FakeDesk:
     def __init__(self) -> None:
         self.submissions: dict[str, Submission] = {}
         self.records: dict[str, JobRecord] = {}
+        #: Jobs that are rolled up.
+        self.over: set[str] = set()
         #: Records asked for, one by one.
         self.asked: list[str] = []
 
@@ -56,6 +58,9 @@ class FakeDesk:
     def living(self, job_id: str) -> JobRecord | None:
         found = self.records.get(job_id)
         return None if found is None or found.phase.is_end else found
+
+    def knows(self, job_id: str) -> bool:
+        return job_id in self.submissions or job_id in self.over
 
     def adopted(self) -> dict[str, Adopted]:
         return {

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from starburst.store.errors import StoreError
+from starburst.store.upkeep.backup import back_up, discard, stage, swap
+from tests.storm.known import Known
 from tests.storm.loop import of_life
 from tests.storm.scenery import drawn_config
 from tests.storm.weather import chance, every
@@ -106,4 +109,25 @@ async def broker_away(storm: Storm) -> bool:
     storm.broker.up = False
     await asyncio.sleep(storm.weather.draw("broker-away").choice((5.0, 300.0, 3 * 3600.0)))
     storm.broker.up = True
+    return True
+
+
+@every("restored", 10.0, "the store is put back as a backup of minutes or hours before has it")
+async def restored(storm: Storm) -> bool:
+    """Nobody submits again what is lost; the cluster, the cloud and the home's files are as they are."""
+    database = storm.process.home.database
+    copy, aside = (database.with_name(name) for name in ("backup.db", "before.db"))
+    discard(copy)
+    try:
+        back_up(database, copy)
+    except StoreError:  # nothing is stored yet
+        return False
+    known = Known(storm)
+    await asyncio.sleep(storm.weather.draw("restored").choice((30.0, 900.0, 3 * 3600.0)))
+    if storm.weather.is_calm:
+        return False
+    storm.process.kill()
+    storm.process.let_go(storm.users.stores)
+    swap(stage(copy, database), database, aside)
+    known.is_all()
     return True

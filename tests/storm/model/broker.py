@@ -21,11 +21,16 @@ class ModelBroker:
     def __init__(self, weather: Weather) -> None:
         self.weather = weather
         self.up = True
+        self.is_of_one_log = True
         #: Numbers of the decisions that arrived, in order; and of those that were said to be missing.
         self.arrived: list[int] = []
         self.missing: set[int] = set()
         #: Job → its retained state.
         self.phases: dict[str, str] = {}
+
+    def begin_anew(self) -> None:
+        """The log was put back: its numbers are given out again, for other decisions."""
+        self.is_of_one_log = False
 
     def take(self, topic: str, payload: bytes) -> None:
         """A message arrives."""
@@ -39,6 +44,8 @@ class ModelBroker:
 
     def wrong(self, stored: set[int], ended: dict[str, str]) -> Iterator[str]:
         """What a listener was not told of the numbers in the log and the phases of ended jobs."""
+        if not self.is_of_one_log:
+            return
         lost = stored - set(self.arrived) - self.missing
         if lost:
             yield f"{len(lost)} decisions never came to the broker: {sorted(lost)[:3]}"

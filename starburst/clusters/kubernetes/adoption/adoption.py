@@ -58,6 +58,7 @@ class Adoption:
         options: ClusterOptions,
     ) -> None:
         self._api = api
+        self._desk = desk
         self._submissions = GroupedSubmissions(desk)
         self._recorder = recorder
         self._found = found
@@ -92,10 +93,25 @@ class Adoption:
         self._views[new.uid] = new
         if names.ADOPTED in new.annotations:
             self._handed_in.discard(new.uid)
-        if _waits_for_us(new):
+        if self._waits(new):
             self._queue.add(new.uid)
         else:
             self.objects.forget(new.uid)
+
+    def _waits(self, view: JobView | PodView) -> bool:
+        """Whether an object has not been adopted, or only by what the store no longer knows."""
+        return _may_wait(view) and (names.JOB not in view.labels or self._is_forgotten(view))
+
+    def _is_forgotten(self, view: JobView | PodView) -> bool:
+        """Whether an object is marked as ours and has no place, and there was never a job of it.
+
+        So it is where the store was put back to a backup of before its adoption.
+        """
+        ours = view.labels.get(names.CONTROLLER) == self._options.controller
+        if not ours or names.ADOPTED not in view.annotations or view.annotations.get(names.NODES):
+            return False
+        job_ids = {view.labels[names.JOB], adopted_id(view.name, view.uid)}
+        return not any(map(self._desk.knows, job_ids))
 
     async def run(self) -> None:
         """Adopt objects, some at a time, until cancelled."""
@@ -107,7 +123,7 @@ class Adoption:
             uid = await self._queue.take()
             try:
                 view = self._views.get(uid)
-                if view is not None and _waits_for_us(view):
+                if view is not None and self._waits(view):
                     await self._try(view)
             finally:
                 self._queue.done(uid)
@@ -150,7 +166,7 @@ class Adoption:
         if latest is None or latest.deleting:
             return
         confined = await self.rights.why_confined(submission)
-        kept = "" if submission.job.hold else why_kept(latest)
+        kept = "" if submission.job.hold else latest.annotations.get(names.KEPT) or why_kept(latest)
         hold = submission.job.hold or bool(kept)
         submission = replace(submission, job=replace(submission.job, confined=confined, hold=hold))
         self._found(submission.job.id, view)
@@ -231,10 +247,10 @@ class Adoption:
         self._recorder.put(reference_to(view), "Warning", "NotQueued", why)
 
 
-def _waits_for_us(view: JobView | PodView) -> bool:
-    """Whether an object names a queue and has not been adopted."""
+def _may_wait(view: JobView | PodView) -> bool:
+    """Whether an object names a queue, and nothing of it runs."""
     asks = names.QUEUE in view.labels and view.scheduler == names.CHAKRA
-    if not asks or names.JOB in view.labels or view.deleting:
+    if not asks or view.deleting:
         return False
     if isinstance(view, JobView):
         return not view.end

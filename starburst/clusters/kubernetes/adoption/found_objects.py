@@ -37,6 +37,8 @@ def text_of(item: Object) -> ObjectText:
     annotations = metadata.get("annotations") or {}
     metadata["annotations"] = {key: value for key, value in annotations.items() if key != _APPLIED}
     kept = {key: value for key, value in item.items() if key != "status"}
+    if annotations.get(names.NODES) == "" and kept["spec"].get("parallelism") == 0:  # before 1.21
+        kept["spec"] = {**kept["spec"], "parallelism": kept["spec"].get("completions") or 1}
     body = json.dumps({**kept, "metadata": metadata}, ensure_ascii=False, separators=(",", ":"))
     spec = item["spec"] if "template" in item["spec"] else {}
     limit_s, ttl_s = spec.get("activeDeadlineSeconds"), spec.get("ttlSecondsAfterFinished")

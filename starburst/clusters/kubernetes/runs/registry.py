@@ -335,6 +335,30 @@ class RunRegistry:
         self._news.clear()
         return events
 
+    def again(self, key: RunKey) -> list[Event]:
+        """What was told of a run, told again: who asks for it anew, with an older store, did not hear it."""
+        unit = self._units.get(key)
+        if unit is None:
+            return []
+        unit.told_started = unit.told_end = False
+        return list(self._events_of(unit))
+
+    def begins(self, key: RunKey, view: JobView | PodView) -> None:
+        """An adopted object was marked for this run.
+
+        If it was known for a later one, or for this one and its end was told, the store was put back to an
+        earlier time: it begins anew.
+        """
+        known = self._by_uid.get(view.uid)
+        unit = None if known is None else self._units.get(known)
+        if known is None or unit is None or known < key or (known == key and not unit.told_end):
+            return  # the watch says the rest
+        self._units.pop(known)
+        pods = self._pods.setdefault(view.uid, {}) if isinstance(view, JobView) else {view.key: view}
+        self._units[key] = RunObject(key, view, pods, frozenset(pod.uid for pod in pods.values() if pod.over))
+        self._by_uid[view.uid] = key
+        self._news[key] = None
+
     def ending(self, key: RunKey, uid: str, mark: str) -> None:
         """The object of a run has this mark now, and its deletion is not its user's."""
         unit = self._units.get(key)
