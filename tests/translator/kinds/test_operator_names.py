@@ -75,7 +75,9 @@ def test_the_files_and_names_of_volcanos_services_are_there_for_programs() -> No
     assert outputs(read(document)) == [told] * 3
 
 
-@pytest.mark.parametrize(("file", "parts"), [("jobset.yaml", "replicatedJobs"), ("volcano-job.yaml", "tasks")])
+@pytest.mark.parametrize(
+    ("file", "parts"), [("jobset.yaml", "replicatedJobs"), ("volcano-job.yaml", "tasks")]
+)
 def test_a_name_is_of_one_part_only_and_of_a_labels_letters(file: str, parts: str) -> None:
     document = example(file)
     first, second = document["spec"][parts][:2]

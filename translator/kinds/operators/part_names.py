@@ -1,4 +1,4 @@
-"""The names of an operator's replicated Jobs and tasks: API servers take a label's letters, each name once."""
+"""The names of an operator's replicated Jobs and tasks: labels of Kubernetes, each given once."""
 
 from __future__ import annotations
 
