@@ -20,7 +20,9 @@ _CONTAINER = "spec.template.spec.containers[0]"
 _OF_SCRIPT = {
     "metadata.name": "--job-name",
     f'metadata.annotations["{PREFIX}after-any"]': "--dependency",
+    f'metadata.annotations["{PREFIX}after-not-ok"]': "--dependency",
     f'metadata.annotations["{PREFIX}after-ok"]': "--dependency",
+    f'metadata.annotations["{PREFIX}after-start"]': "--dependency",
     f'metadata.annotations["{PREFIX}array"]': "--array",
     f'metadata.annotations["{PREFIX}gpu-type"]': "--gpus",
     f'metadata.annotations["{PREFIX}hold"]': "--hold",

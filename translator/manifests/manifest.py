@@ -161,6 +161,8 @@ def _submission(
         array=None if span is None else span.first_member(job_id),
         after_ok=hints.after_ok,
         after_any=hints.after_any,
+        after_not_ok=hints.after_not_ok,
+        after_start=hints.after_start,
         retries=_retries(manifest, hints.retries, tasks),
         grace_s=pod.grace_s,
         offer_rules=_offer_rules(hints, pod),
