@@ -106,7 +106,6 @@ def test_what_is_taken_of_several_is_said(options: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("-N2 --array=0-7", 'line 2, --array: "0-7": jobs of an array have one node each'),
         ("-N2 --gpus=3", 'line 2, --gpus: "3": must be a multiple of the 2 nodes'),
         ("--gress=gpu:1", 'line 2, --gress: "gpu:1": is no option of sbatch; did you mean gres?'),
         ("--begin=16:00", 'line 2, --begin: "16:00": start times are not kept'),
