@@ -99,6 +99,9 @@ class Job(_HasShape):
     #: Ids of jobs that must succeed (`after_ok`) or end (`after_any`) before it is queued.
     after_ok: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
+    #: Ids of jobs that must end without success (`after_not_ok`), or start or end (`after_start`).
+    after_not_ok: tuple[str, ...] = ()
+    after_start: tuple[str, ...] = ()
     #: Number of retries after its command fails.
     retries: int = 0
     #: Whether it is submitted in the phase HELD.
@@ -137,6 +140,13 @@ class Job(_HasShape):
     def known_as(self) -> str:
         """Name of its workload in the throughput table."""
         return self.workload or self.name
+
+    @property
+    def comes_after(self) -> tuple[str, ...]:
+        """All jobs that it comes after, each once."""
+        if not (self.after_ok or self.after_any or self.after_not_ok or self.after_start):
+            return ()
+        return tuple(dict.fromkeys((*self.after_ok, *self.after_any, *self.after_not_ok, *self.after_start)))
 
     @property
     def resources(self) -> Resources:

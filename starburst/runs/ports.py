@@ -33,12 +33,18 @@ class Run:
         return len(self.job.tasks) > 1
 
     def indices(self, rank: int) -> dict[str, str]:
-        """Variables with a task's index: of its job in an array, else of its rank in a gang."""
+        """Variables with a task's index: its rank in a gang, else that of its job in an array."""
+        place = self.job.array
+        index = rank if place is None or self.is_gang else place.index
+        return {"JOB_COMPLETION_INDEX": str(index), **self.place_in_array}
+
+    @property
+    def place_in_array(self) -> dict[str, str]:
+        """Variables with the index of its job in an array; none without one."""
         place = self.job.array
         if place is None:
-            return {"JOB_COMPLETION_INDEX": str(rank)}
-        index = str(place.index)
-        return {"JOB_COMPLETION_INDEX": index, "STARBURST_ARRAY": place.array, "STARBURST_ARRAY_INDEX": index}
+            return {}
+        return {"STARBURST_ARRAY": place.array, "STARBURST_ARRAY_INDEX": str(place.index)}
 
 
 #: Receives what happens at a site; called in the event loop, must not block.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 
 import pytest
 
@@ -75,7 +76,23 @@ def test_nodes_alike_are_numbered(load):
     nodes = config.cluster.known_nodes()
     assert [node.name for node in nodes] == ["a-0", "a-1", "b"]
     assert nodes[0].capacity == Resources.of(4, 8, 32, "V100")
-    assert nodes[0].labels == (("x", "y"),)
+    labels = dict(nodes[0].labels)
+    assert labels.pop("kubernetes.io/arch") in ("amd64", "arm64", platform.machine())
+    assert labels == {
+        "kubernetes.io/hostname": "a-0",
+        "kubernetes.io/os": "linux",
+        "nvidia.com/gpu.count": "4",
+        "nvidia.com/gpu.memory": "16384",
+        "nvidia.com/gpu.product": "V100",
+        "x": "y",
+    }
+
+
+def test_a_type_of_gpu_has_one_name_however_it_is_written(load):
+    (node,) = load(
+        "cluster: {nodes: [{name: a, gpus: 1, gpu_type: NVIDIA-A100-SXM4-80GB}]}"
+    ).cluster.known_nodes()
+    assert node.capacity.gpu_type == "A100-80GB"
 
 
 def test_a_kubernetes_cluster_works_with_its_kind_alone(load):

@@ -153,6 +153,29 @@ def test_what_cannot_come_after_is_refused_with_everything_else_in_the_file(cli,
     assert past.store.requests(10) == []
 
 
+def test_what_cannot_come_after_a_failure_is_refused(cli, past, write):
+    past.morning()
+
+    def problem(*manifests):
+        told = cli("submit", write("a.yaml", *manifests))
+        assert (told.code, told.out) == (2, "")
+        return told.err.removeprefix("error: job a: ").rstrip("\n")
+
+    assert problem(manifest("a", "true", after_not_ok="done")) == (
+        "starburst.io/after-not-ok: done-11111 is succeeded already; submit it again first"
+    )
+    sweep = manifest("sweep", "true", array="0-3")
+    assert problem(manifest("a", "true", after_not_ok="sweep"), sweep) == (
+        "starburst.io/after-not-ok: 'sweep' is an array of 4 jobs; name those that have to fail"
+    )
+    both = manifest("a", "true", after_not_ok="train", after_ok="train-44444")
+    assert problem(both) == (
+        "train-44444 is in starburst.io/after-ok and in after-not-ok; keep one of the two"
+    )
+    assert cli("submit", write("a.yaml", manifest("a", "true", after_not_ok="bad"))).code == 0
+    assert cli("submit", write("a.yaml", manifest("a", "true", after_start="train, sweep"), sweep)).code == 0
+
+
 def test_an_array_is_addressed_by_its_name_and_its_jobs_by_theirs(cli, past, write):
     told = cli(
         "submit", write("a.yaml", manifest("sweep", "true", array="0-11%2"), manifest("sweep-up", "true"))

@@ -52,6 +52,46 @@ def test_what_is_refused_is_printed_with_a_warning_and_exit_code_2(cli, manifest
     assert "Traceback" not in answer.err
 
 
+def test_a_task_of_skypilot_is_translated_as_submit_reads_it(cli, tmp_path):
+    file = tmp_path / "task.yaml"
+    file.write_text(
+        "name: Fine_Tune\nnum_nodes: 2\nresources: {accelerators: A100:8, infra: aws, ports: 80}\n"
+        "workdir: .\nfile_mounts: {/data: ./data}\nenvs: {A: b}\nsecrets: {TOKEN: hush}\n"
+        "setup: pip install x\nrun: python train.py\n"
+    )
+    answer = cli("translate", file)
+    task = yaml.safe_load(answer.out)
+    assert (answer.code, task["name"], task["num_nodes"]) == (0, "fine-tune", 2)
+    assert task["resources"] == {"accelerators": {"A100": 8}, "infra": "aws"}
+    assert "'pip install x' 'python train.py'" in task["run"]
+    assert (task["envs"], task["secrets"]) == ({"A": "b"}, {"TOKEN": None})
+    lines = {tuple(line.split()[:2]) for line in answer.err.splitlines()}
+    lost = ("workdir", 'file_mounts["/data"]', "resources.ports", "num_nodes")
+    assert {("approximated", field) for field in lost} <= lines
+    assert {("kept", "name"), ("kept", "resources.infra"), ("kept", "run"), ("kept", "envs[0]")} <= lines
+    assert "hush" not in answer.out + answer.err
+    assert cli("translate", file, "--strict").code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("run: ''", 'run: "": is missing; write the commands of the task'),
+        ("run: [a]", "run: must be text; put it in quotes"),
+        ("run: a\nenvs: {X: }", "envs.X: has no value; give it with --env X"),
+        ("run: a\nfile_mounts: {/d: 's3://b'}", 'file_mounts["/d"]: buckets are not mounted'),
+        ("run: a\nfile_mounts: [a]", "file_mounts: must be a mapping of keys to values"),
+        ("run: a\nsecrets: [x]", "secrets: must be a mapping of keys to values"),
+    ],
+)
+def test_a_task_that_submit_refuses_is_refused_with_one_line(cli, tmp_path, text, told):
+    file = tmp_path / "task.yaml"
+    file.write_text(text)
+    answer = cli("translate", file)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: {file}, document 1: {told}")
+
+
 def test_a_kind_of_an_operator_is_translated_with_a_report_in_its_own_words(cli):
     examples = Path(__file__).parents[2] / "configs" / "examples"
     answer = cli("translate", examples / "pytorch-job.yaml")

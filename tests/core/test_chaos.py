@@ -120,7 +120,7 @@ class Chaos:
             shape["array"] = Member(f"m{pick % 2}", self.jobs, 99, 2)
         if pick % 9 in (4, 5) and self.jobs > 1:
             others = {f"j{1 + n % (self.jobs - 1)}" for n in (pick, pick // 9)}
-            shape[("after_ok", "after_any")[pick % 2]] = tuple(sorted(others))
+            shape[("after_ok", "after_any", "after_not_ok", "after_start")[pick % 4]] = tuple(sorted(others))
         self.tell(JobSubmitted(job(f"j{self.jobs}", **shape, hours=(None, 0.1, 2)[pick % 3], cloud=cloud)))
 
     def _leave(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:

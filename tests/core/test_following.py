@@ -63,10 +63,75 @@ def test_a_cancelled_job_dooms_its_followers_wherever_it_was() -> None:
 
 def test_one_of_those_that_are_over_already_counts_as_it_ended() -> None:
     desk = Desk(1)
+    desk.tell(
+        *(
+            JobSubmitted(job(name, cloud="never", **{after: (other,)}), ((other, phase),))
+            for name, after, other, phase in (
+                ("d", "after_not_ok", "bad", "failed"),
+                ("e", "after_not_ok", "old", "succeeded"),
+                ("f", "after_start", "bad", "cancelled"),
+            )
+        )
+    )
+    assert [desk.phase(name) for name in "def"] == ["starting", "cancelled", "queued"]
+    desk.cancel("d")
+    desk.cancel("f")
+    desk.stopped("d")
     past = (("old", "succeeded"), ("bad", "failed"))
     after = {"a": {"after_ok": ("old",)}, "b": {"after_ok": ("bad",)}, "c": {"after_any": ("bad",)}}
     desk.tell(*(JobSubmitted(job(name, **more), past) for name, more in after.items()))
     assert [desk.phase(name) for name in "abc"] == ["starting", "cancelled", "queued"]
+
+
+def test_what_is_for_a_failure_runs_after_one_and_is_cancelled_after_a_success() -> None:
+    desk = Desk(2)
+    desk.submit(job("a"), job("b"), job("mend", after_not_ok=("a",)), job("alarm", after_not_ok=("a", "b")))
+    assert desk.why("mend", "awaits") == (
+        "does not wait for a place yet: it comes after a if that does not succeed"
+    )
+    assert desk.why("alarm", "awaits").endswith("it comes after a, b if none of them succeeds")
+    assert starts(desk.ended("a", code=3)) == ["mend"]
+    assert not starts(desk.ended("b"))
+    assert desk["alarm"].message == "cancelled, as b, which it comes after, succeeded"
+
+
+def test_a_cancelled_job_did_not_succeed() -> None:
+    desk = Desk(1)
+    desk.submit(job("a"), job("b"), job("c", after_not_ok=("b",), cloud="never"))
+    desk.cancel("b")
+    assert desk.phase("c") == "queued"
+
+
+def test_what_comes_after_a_start_waits_for_no_end() -> None:
+    desk = Desk(2)
+    desk.submit(job("a"), job("b", after_start=("a",)), job("c", after_start=("a",), after_any=("a",)))
+    assert desk.why("b", "awaits") == "does not wait for a place yet: it comes after a once that has started"
+    assert (desk.phase("a"), desk.phase("b")) == ("starting", "blocked")
+    assert starts(desk.started("a")) == ["b"]
+    assert desk.phase("c") == "blocked"
+    desk.submit(job("d", after_start=("a", "b"), cloud="never"))
+    assert desk["d"].awaits == ("b",)
+    desk.started("b")
+    assert desk.phase("d") == "queued"
+    assert starts(desk.ended("a")) == ["c"]
+
+
+def test_what_comes_after_a_start_may_go_when_the_other_is_cancelled_instead() -> None:
+    desk = Desk(1)
+    desk.submit(job("a"), job("b", cloud="never"), job("c", after_start=("b",), cloud="never"))
+    desk.cancel("b")
+    assert desk.phase("c") == "queued"
+    assert not desk.scheduler.state.dependants
+
+
+def test_a_restart_knows_what_has_started() -> None:
+    desk = Desk(1)
+    desk.submit(job("a"), job("b", after_start=("a",), cloud="never"), job("c", after_not_ok=("a",)))
+    desk.started("a")
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler))
+    again.handle(SiteSynced(Site.CLUSTER, frozenset({("a", 1)})), 0.0)
+    assert [again.state.jobs[name].phase.value for name in "bc"] == ["queued", "blocked"]
+    assert starts(again.handle(desk.end_of("a", code=1), 1.0)) == ["b"]
 
 
 def test_one_that_ends_in_the_very_step_in_which_its_follower_comes() -> None:

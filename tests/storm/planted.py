@@ -324,9 +324,9 @@ PLANTED = {
     ),
     "dependants-forgotten": Planted(
         "the end of a job frees none that come after it",
-        "starburst.core.steps.prerequisites:over",
-        "            state.freed.append(name)",
-        "            pass",
+        "starburst.core.steps.prerequisites:_no_longer",
+        "        state.freed.append(record.id)",
+        "        pass",
         (1, 14, 0.125, ()),
     ),
     "hold-ignored": Planted(

@@ -79,5 +79,23 @@ def test_ten_thousand_jobs_are_the_most() -> None:
     assert "an array has at most 10000 jobs; submit several" in told
 
 
-def test_a_job_of_an_array_is_no_gang() -> None:
-    assert "a job of an array has one task" in refusal(manifest("0-9", parallelism=2))
+@pytest.mark.parametrize("native", [False, True])
+def test_each_job_of_an_array_may_be_a_gang(native: bool) -> None:
+    found = read(manifest("3-5%2", completionMode="Indexed", parallelism=2, completions=2), native=native)
+    assert [item.job.array for item in found] == [Member("sweep-x1y2z", n, 3, 2) for n in (3, 4, 5)]
+    assert {len(item.job.tasks) for item in found} == {2}
+
+
+@pytest.mark.parametrize(
+    "spec", [{"completionMode": "Indexed", "completions": 4, "parallelism": 2}, {"completions": 3}]
+)
+def test_the_tasks_of_an_arrays_job_run_at_once(spec: dict[str, Any]) -> None:
+    with pytest.raises(ManifestErrors) as refused:
+        read(manifest("0-9", **spec), native=True)
+    assert "spec.completions: " in str(refused.value)
+    assert "the tasks of an array's job run at once; make it equal parallelism" in str(refused.value)
+
+
+def test_an_array_has_a_hundred_thousand_tasks_at_most() -> None:
+    assert "an array has at most 100000 tasks in all" in refusal(manifest("0-999", parallelism=101))
+    assert "parallelism: " in refusal(manifest("0-9", parallelism="two", completions=3))

@@ -58,7 +58,7 @@ def test_a_label_that_names_no_model_stays_a_selector() -> None:
 def test_without_a_gpu_a_gpu_label_stays_a_selector() -> None:
     manifest = job("POD/nodeSelector", {"accelerator": "nvidia-l4"})
     manifest["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 1}}
-    found = read_one(manifest).job
+    found = read_one(manifest, native=True).job
     assert found.tasks[0].gpu_type == ""
     assert found.node_selector == (("accelerator", "nvidia-l4"),)
 

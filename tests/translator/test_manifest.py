@@ -234,6 +234,8 @@ def test_an_image_without_a_command_has_an_empty_command() -> None:
         ("retries", "3", "retries", 3),
         ("after-ok", "prep, load.2,prep", "after_ok", ("prep", "load.2")),
         ("after-any", "prep-x1y2z", "after_any", ("prep-x1y2z",)),
+        ("after-not-ok", "prep", "after_not_ok", ("prep",)),
+        ("after-start", "prep,load", "after_start", ("prep", "load")),
         ("queue", "nlp-2", "queue", "nlp-2"),
         ("workload", "resnet-50", "workload", "resnet-50"),
         ("iterations-per-s", "12.5", "alone_per_s", 12.5),

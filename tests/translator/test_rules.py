@@ -150,10 +150,10 @@ def test_a_broken_rule_is_answered_with_one_line(manifest: dict[str, Any], line:
     assert errors(manifest, native=native) == [f"train.yaml, document 1: {line}"]
 
 
-@pytest.mark.parametrize("native", [False, True])
-def test_a_gpu_label_in_affinity_stays_a_requirement(native: bool) -> None:
+@pytest.mark.parametrize(("native", "meant"), [(False, "T4"), (True, "Tesla-T4")])
+def test_a_gpu_label_in_affinity_stays_a_requirement(native: bool, meant: str) -> None:
     found = read_one(
         labels(key="nvidia.com/gpu.product", operator="In", values=["Tesla-T4"]), native=native
     ).job
     assert found.tasks[0].gpu_type == ""
-    assert found.rules == Rules(((Requirement("nvidia.com/gpu.product", "In", ("Tesla-T4",)),),))
+    assert found.rules == Rules(((Requirement("nvidia.com/gpu.product", "In", (meant,)),),))

@@ -63,8 +63,6 @@ def has_kind(manifest: Field) -> bool:
         manifest.refuse(
             "is the head of a SkyPilot pipeline; submit its tasks one by one, with --after", show=False
         )
-    elif kind.value is None and not api_version.value and TASK_KEYS & manifest.value.keys():
-        manifest.refuse("is a SkyPilot task already; starburst submit takes it as it is", show=False)
     elif kind.value is None:
         kind.refuse(f"is missing; {TAKEN}")
     elif isinstance(kind.value, str) and kind.value in LISTS:

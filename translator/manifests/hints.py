@@ -22,7 +22,9 @@ PREFIX = "starburst.io/"
 MACHINE_KEYS = ("autostop", "disk-size", "gpu-type", "infra", "max-hourly-cost", "runtime", "use-spot")
 KEYS = (
     "after-any",
+    "after-not-ok",
     "after-ok",
+    "after-start",
     "array",
     "checkpoint",
     "cloud",
@@ -146,6 +148,8 @@ class JobHints:
     #: Names or ids of other jobs, as written in the manifest.
     after_ok: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
+    after_not_ok: tuple[str, ...] = ()
+    after_start: tuple[str, ...] = ()
     #: None: the Job's backoffLimit applies.
     retries: int | None = None
     workload: str = ""
@@ -181,6 +185,8 @@ def read_hints(metadata: Field) -> JobHints:
         array=read_span(found.get("array", absent)),
         after_ok=_names(found.get("after-ok", absent)),
         after_any=_names(found.get("after-any", absent)),
+        after_not_ok=_names(found.get("after-not-ok", absent)),
+        after_start=_names(found.get("after-start", absent)),
         retries=_number(found.get("retries", absent), 0, MAX_RETRIES),
         workload=_workload(found.get("workload", absent)),
         alone_per_s=_rate(found.get("iterations-per-s", absent)),

@@ -30,6 +30,8 @@ from translator.tasks.cluster_names import judge_names
 
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
 MAX_TASKS = 1000
+#: Largest number of tasks of all jobs of an array.
+MAX_ARRAY_TASKS = 100_000
 MAX_ID = 63
 #: Letters of a DNS subdomain.
 MAX_SUBDOMAIN = 253
@@ -139,10 +141,8 @@ def _submission(
         note_unkept(metadata)
     pod, tasks, span = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
     resources = _typed(pod.resources, hints.machine.gpu_type, metadata)
-    if hints.array is not None and (span is not None or tasks > 1):
-        manifest.at("spec").at("parallelism").refuse(
-            "a job of an array has one task; remove it, or the annotation starburst.io/array"
-        )
+    if hints.array is not None:
+        _check_array(manifest.at("spec"), hints.array, tasks)
     span = span or hints.array
     job = Job(
         id=job_id,
@@ -161,6 +161,8 @@ def _submission(
         array=None if span is None else span.first_member(job_id),
         after_ok=hints.after_ok,
         after_any=hints.after_any,
+        after_not_ok=hints.after_not_ok,
+        after_start=hints.after_start,
         retries=_retries(manifest, hints.retries, tasks),
         grace_s=pod.grace_s,
         offer_rules=_offer_rules(hints, pod),
@@ -184,6 +186,21 @@ def _typed(resources: Resources, kind: str, metadata: Field) -> Resources:
     if resources.gpu_type not in ("", kind):
         metadata.refuse(f"starburst.io/gpu-type is {kind}, but a node selector asks for {resources.gpu_type}")
     return replace(resources, gpu_type=kind)
+
+
+def _check_array(spec: Field, span: IndexRange, tasks: int) -> None:
+    """Refuse an array whose jobs would not run all their tasks at once, or that has too many in all."""
+    completions, at_once = spec.at("completions"), spec.at("parallelism").value
+    at_once = at_once if isinstance(at_once, int) else 1
+    if isinstance(completions.value, int) and completions.value > at_once:
+        completions.refuse(
+            "the tasks of an array's job run at once; make it equal parallelism, or remove the annotation "
+            "starburst.io/array"
+        )
+    elif (span.last - span.first + 1) * tasks > MAX_ARRAY_TASKS:
+        spec.at("parallelism").refuse(
+            f"an array has at most {MAX_ARRAY_TASKS} tasks in all its jobs; submit several"
+        )
 
 
 def _least_tasks(metadata: Field, wish: int, tasks: int, deciding: tuple[int, ...]) -> int:

@@ -111,10 +111,16 @@ def _of_term(term: Field) -> Iterator[NodeDemand]:
 
 
 def _demand(field: Field, written: Requirement) -> NodeDemand:
-    return NodeDemand(field, written, _fact(written))
+    return NodeDemand(field, written, fact_of(written))
 
 
-def _fact(written: Requirement) -> Requirement | None:
+def told_by(label: str) -> str:
+    """The fact that a label of a node tells; "" if it tells none, or whether the node is spot."""
+    return _KEYS.get(label, "")
+
+
+def fact_of(written: Requirement) -> Requirement | None:
+    """The requirement in terms of a fact; None if its label tells none."""
     if written.key.lower() in _CAPACITY:
         return _capacity(written)
     key = _KEYS.get(written.key)

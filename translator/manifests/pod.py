@@ -8,6 +8,7 @@ from starburst.domain.constraints import Rules
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
 from translator.carried import Carried
+from translator.embedded_nodes import ruled, selected
 from translator.field import Field, Fields
 from translator.manifests.amounts import AMD, as_resources, container_amounts
 from translator.manifests.effective_requests import pod_resources
@@ -125,6 +126,9 @@ def read_pod(spec: Field) -> Pod:
         read_mounts(spec, container, carried.stores, in_container=in_container)
     resources = _resources(spec, container)
     gpu_type, node_selector = split_selector(spec.at("nodeSelector"), resources.gpus)
+    rules = read_rules(spec)
+    if not spec.report.native:
+        node_selector, rules = selected(node_selector), ruled(rules)
     place = read_place(spec)
     note_assumptions(place)
     return Pod(
@@ -132,7 +136,7 @@ def read_pod(spec: Field) -> Pod:
         place=place,
         wants_amd=any(map(_wants_amd, spec.at("containers").items())),
         node_selector=node_selector,
-        rules=read_rules(spec),
+        rules=rules,
         grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
         workload=replace(workload(container), time_limit_s=limit_s),
     )

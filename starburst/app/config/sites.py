@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, TypeAlias
@@ -34,10 +35,13 @@ from starburst.app.config.run_as import RunsJobs
 from starburst.clouds.catalog import EC2_CATALOG, LocalOffer
 from starburst.clouds.sky.place_patterns import SKY_CLOUDS, WITHOUT_MOUNTS, known_cloud, pattern_of
 from starburst.domain.cloud import Offer
+from starburst.domain.gpu_types import gpu_type
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from starburst.kube.objects import gpu_type_of
 from translator.carried import CloudStorage
+from translator.embedded_nodes import node_labels
 from translator.field import Field as ManifestField
 from translator.field import ManifestReport
 from translator.manifests.pod_security import RESTRICTED
@@ -53,14 +57,17 @@ class NodeConfig(Section):
     gpu_type: str = Field("", description="their type, such as V100")
     cpus: NonNegative = Field(8.0, description="CPU cores of each")
     memory_gib: NonNegative = Field(32.0, description="memory of each, GiB")
-    labels: dict[str, str] = Field({}, description="what a job's nodeSelector may ask for")
+    labels: dict[str, str] = Field(
+        {}, description="what nodeSelector and node affinity may ask for, beside name, processor and GPUs"
+    )
 
     def nodes(self) -> list[Node]:
         """The nodes of the entry."""
-        capacity = Resources.of(self.gpus, self.cpus, self.memory_gib, self.gpu_type)
-        labels = tuple(sorted(self.labels.items()))
+        kind = gpu_type(self.gpu_type) or self.gpu_type or gpu_type_of(self.labels)
+        capacity = Resources.of(self.gpus, self.cpus, self.memory_gib, kind)
         names = [self.name] if self.count == 1 else [f"{self.name}-{i}" for i in range(self.count)]
-        return [Node(name, capacity, labels) for name in names]
+        machine = platform.machine()
+        return [Node(name, capacity, node_labels(name, capacity, machine, self.labels)) for name in names]
 
 
 def _kind(value: object) -> object:

@@ -333,7 +333,7 @@ class Controller:
 
     def _submitted(self, job: Job) -> JobSubmitted:
         """The arrival of a job, with the phases of ended prerequisites that the core no longer holds."""
-        others = [name for name in (*job.after_ok, *job.after_any) if name not in self.scheduler.state.jobs]
+        others = [name for name in job.comes_after if name not in self.scheduler.state.jobs]
         return JobSubmitted(job, queries.ended(self._store, others))
 
     def _announce(self, changes: Changes, events: Sequence[Event]) -> None:

@@ -213,7 +213,7 @@ def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
     """The predicted fate of each job, from a copy of the core; stores nothing."""
     core = live_core(store)
     jobs = [item.job for item in submissions]
-    others = {name for job in jobs for name in (*job.after_ok, *job.after_any)}
+    others = {name for job in jobs for name in job.comes_after}
     told = foretell(core, jobs, local_clock(core.state.now), ended(store, others))
     return [
         {"name": s.job.name, **explanation_keys(e), "notes": [*s.notes, *_of_ticks(s)]}

@@ -53,7 +53,9 @@ class TaskFormat(str, Enum):
 
 
 def translate(
-    file: Annotated[str, typer.Argument(help="Kubernetes YAML or an sbatch script; - is standard input.")],
+    file: Annotated[
+        str, typer.Argument(help="YAML of Kubernetes or SkyPilot, or an sbatch script; - is stdin.")
+    ],
     strict: Annotated[bool, typer.Option("--strict", help="Exit 2 if anything is lost.")] = False,
     config: Annotated[
         Path | None,

@@ -292,7 +292,7 @@ def _environment(run: Run, *, indexed: bool, with_checkpoints: bool) -> list[Obj
     if not indexed:
         variables["JOB_COMPLETION_INDEX"] = rank
     if run.job.array is not None:
-        variables |= run.indices(0)
+        variables |= run.place_in_array if run.is_gang else run.indices(0)
     if with_checkpoints:
         variables["STARBURST_CHECKPOINT_DIR"] = CHECKPOINT_DIR
     return _variables(variables)

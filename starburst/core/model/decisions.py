@@ -159,7 +159,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
         f"{'; its tries that failed soon have cost ' + usd(n['micro_usd']) if n.get('micro_usd') else ''}"
     ),
     "cancelled": lambda n: (
-        f"cancelled, as {n['other']}, which it comes after, did not succeed"
+        f"cancelled, as {n['other']}, which it comes after, {n.get('end', 'did not succeed')}"
         if "other" in n
         else f"cancelled by {n.get('by', 'its user')}"
     ),

@@ -6,7 +6,7 @@ was refused by its site: its earlier deadline stays in force while it pauses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from starburst.core.model.decisions import usd
@@ -61,11 +61,17 @@ def pause_after_failure(record: JobRecord) -> str:
 
 def comes_after(job: Job) -> str:
     """The prerequisites of a job as text for a decision's reason."""
-    ok = f"{', '.join(job.after_ok)} if they all succeed" if len(job.after_ok) > 1 else ""
-    ok = ok or "".join(f"{name} if that succeeds" for name in job.after_ok)
-    any_ = f"{', '.join(job.after_any)}, however they end" if len(job.after_any) > 1 else ""
-    any_ = any_ or "".join(f"{name}, however that ends" for name in job.after_any)
-    return " and ".join(filter(None, (ok, any_)))
+    found = (
+        _those(job.after_ok, " if they all succeed", " if that succeeds"),
+        _those(job.after_not_ok, " if none of them succeeds", " if that does not succeed"),
+        _those(job.after_any, ", however they end", ", however that ends"),
+        _those(job.after_start, " once they have all started", " once that has started"),
+    )
+    return " and ".join(filter(None, found))
+
+
+def _those(names: Sequence[str], several: str, one: str) -> str:
+    return f"{', '.join(names)}{several if len(names) > 1 else one}" if names else ""
 
 
 def follow(state: State, record: JobRecord, ended: Mapping[str, str]) -> None:
@@ -74,21 +80,37 @@ def follow(state: State, record: JobRecord, ended: Mapping[str, str]) -> None:
     `ended` gives the phases of prerequisites that are no longer in the state; one that is in neither counts
     as lost.
     """
-    for name in (*record.job.after_ok, *record.job.after_any):
+    for name in record.job.comes_after:
         other = state.jobs.get(name)
-        if other is not None and not other.phase.is_end:
+        if other is None or other.phase.is_end:
+            _heed(record, name, ended.get(name, "lost") if other is None else other.phase.value)
+        elif other.first_started_at is None or _waits_for_end(record.job, name):
             record.awaits += (name,)
             await_(state, record, name)
-        else:
-            phase = ended.get(name, "lost") if other is None else other.phase.value
-            _heed(record, name, phase)
     if record.doomed_by:
         state.freed.append(record.id)
+
+
+def _waits_for_end(job: Job, name: str) -> bool:
+    """Whether the start of a job that it comes after is not enough."""
+    return name in job.after_ok or name in job.after_any or name in job.after_not_ok
 
 
 def await_(state: State, record: JobRecord, name: str) -> None:
     """Register a job for notification of the end of job `name`."""
     state.dependants.setdefault(name, {})[record.id] = None
+
+
+def began(state: State, started: JobRecord) -> None:
+    """After the first start of a job: free the jobs that come after it once it has started."""
+    for name in tuple(state.dependants.get(started.id, ())):
+        record = state.jobs.get(name)
+        if record is None or record.phase.is_end or _waits_for_end(record.job, started.id):
+            continue
+        del state.dependants[started.id][name]
+        if not state.dependants[started.id]:
+            del state.dependants[started.id]
+        _no_longer(state, record, started.id)
 
 
 def over(state: State, ended: JobRecord) -> None:
@@ -98,15 +120,21 @@ def over(state: State, ended: JobRecord) -> None:
         record = state.jobs.get(name)
         if record is None or record.phase.is_end:
             continue
-        record.awaits = tuple(other for other in record.awaits if other != ended.id)
         _heed(record, ended.id, ended.phase.value)
-        state.touch(record)
-        if record.doomed_by or not record.awaits:
-            state.freed.append(name)
+        _no_longer(state, record, ended.id)
+
+
+def _no_longer(state: State, record: JobRecord, other: str) -> None:
+    """Strike a job off those that `record` waits for."""
+    record.awaits = tuple(each for each in record.awaits if each != other)
+    state.touch(record)
+    if record.doomed_by or not record.awaits:
+        state.freed.append(record.id)
 
 
 def _heed(record: JobRecord, name: str, phase: str) -> None:
-    if phase != Phase.SUCCEEDED.value and name in record.job.after_ok:
+    unwanted = record.job.after_not_ok if phase == Phase.SUCCEEDED.value else record.job.after_ok
+    if name in unwanted:
         record.doomed_by = record.doomed_by or name
 
 

@@ -14,7 +14,7 @@ from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
-from starburst.core.steps.prerequisites import over, pause_after_failure, put_off, shut
+from starburst.core.steps.prerequisites import began, over, pause_after_failure, put_off, shut
 from starburst.core.steps.retries import failed_in_cloud, try_again
 from starburst.core.steps.start_refusals import accepted, refused
 from starburst.core.steps.starvation import note_start
@@ -101,6 +101,7 @@ def _note_start(state: State, record: JobRecord) -> None:
         accepted(state)
     if record.first_started_at is None:
         record.first_started_at = state.now
+        began(state, record)
 
 
 def _may_return(state: State, record: JobRecord) -> bool:

@@ -54,7 +54,8 @@ def free(state: State) -> None:
         if record is None or record.phase not in (Phase.BLOCKED, Phase.HELD):
             continue
         if record.doomed_by:
-            finish(state, record, Phase.CANCELLED, "cancelled", other=record.doomed_by)
+            end = "succeeded" if record.doomed_by in record.job.after_not_ok else "did not succeed"
+            finish(state, record, Phase.CANCELLED, "cancelled", other=record.doomed_by, end=end)
         elif record.phase is Phase.BLOCKED:
             admit(state, record)
 

@@ -120,8 +120,9 @@ def _points(
 def _as_queued(record: JobRecord) -> SimJob:
     """The job without what kept it out of the queue, from the time at which it was queued if that did."""
     job = record.job
-    kept_out = job.hold or job.array or job.after_ok or job.after_any
-    free = replace(job, hold=False, array=None, after_ok=(), after_any=(), max_wait_s=None)
+    kept_out = job.hold or job.array or job.comes_after
+    alone = replace(job, after_ok=(), after_any=(), after_not_ok=(), after_start=())
+    free = replace(alone, hold=False, array=None, max_wait_s=None)
     ran_s = (record.ended_at or 0.0) - (record.started_at or 0.0)
     return SimJob(free, record.queued_at if kept_out else record.submitted_at, max(1.0, ran_s))
 

@@ -121,6 +121,22 @@ def test_a_job_of_an_array_is_told_its_index_and_the_cluster_gives_it_none() -> 
     assert list(told.values()) == ["7", "sweep", "7"]
 
 
+def test_a_gang_of_an_array_has_its_ranks_from_the_cluster_and_its_index_from_us() -> None:
+    gang = run({**TRAIN, "spec": {**TRAIN["spec"], "parallelism": 2, "completions": 2}}, tasks=2)
+    one = dataclasses.replace(gang, job=dataclasses.replace(gang.job, array=Member("sweep", 7, 10)))
+    job = made(one, indexed=True)
+    assert (job["spec"]["completionMode"], job["spec"]["completions"]) == ("Indexed", 2)
+    assert "JOB_COMPLETION_INDEX" not in env_of(job)
+    assert env_of(job)["STARBURST_ARRAY_INDEX"] == "7"
+    rank = {"fieldRef": {"fieldPath": "metadata.annotations['starburst.io/rank']"}}
+    assert env_of(made(one, indexed=False))["JOB_COMPLETION_INDEX"] == rank
+    assert one.indices(1) == {
+        "JOB_COMPLETION_INDEX": "1",
+        "STARBURST_ARRAY": "sweep",
+        "STARBURST_ARRAY_INDEX": "7",
+    }
+
+
 def test_every_container_finds_the_jobs_own_directory_of_the_checkpoint_volume() -> None:
     claim = {"persistentVolumeClaim": {"claimName": "checkpoints"}}
     pod = made(run(job_id="a.b"), checkpoints=claim)["spec"]["template"]["spec"]

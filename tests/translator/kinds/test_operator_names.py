@@ -75,6 +75,32 @@ def test_the_files_and_names_of_volcanos_services_are_there_for_programs() -> No
     assert outputs(read(document)) == [told] * 3
 
 
+@pytest.mark.parametrize(
+    ("file", "parts"), [("jobset.yaml", "replicatedJobs"), ("volcano-job.yaml", "tasks")]
+)
+def test_a_name_is_of_one_part_only_and_of_a_labels_letters(file: str, parts: str) -> None:
+    document = example(file)
+    first, second = document["spec"][parts][:2]
+    second["name"] = first["name"]
+    (line,) = problems(document)
+    assert line == (
+        f'spec.{parts}[1].name: "{first["name"]}": is the name of spec.{parts}[0] too; '
+        "give each a name of its own"
+    )
+    second["name"] = first["name"].upper()
+    document["spec"].pop("successPolicy", None)
+    (line,) = problems(document)
+    assert line.startswith(f'spec.{parts}[1].name: "{second["name"]}": names have lower-case letters')
+
+
+def test_tasks_of_a_volcano_job_without_names_have_those_that_volcano_gives() -> None:
+    document = example("volcano-job.yaml")
+    for task in document["spec"]["tasks"]:
+        task.pop("name")
+        task["template"]["spec"]["containers"][0]["command"] = shell("echo $VC_DEFAULT1_HOSTS")
+    assert outputs(read(document)) == ["10.0.0.2,10.0.0.3"] * 3
+
+
 def test_a_jobset_that_wants_a_part_of_the_cluster_for_each_job_is_told() -> None:
     document = example("jobset.yaml")
     document["metadata"]["annotations"] = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"}

@@ -78,6 +78,8 @@ def test_names_dependencies_and_holds_are_kept() -> None:
     assert (found.job.name, found.job.hold) == ("fine-tune", True)
     assert (found.job.after_ok, found.job.after_any) == (("prep", "split"), ("clean",))
     assert found.notes == ("line 2, --job-name: Fine_Tune: the job is named fine-tune",)
+    found = read(script("-d AfterNotOk:prep,after:split:clean", "-n1"))
+    assert (found.job.after_not_ok, found.job.after_start) == (("prep",), ("split", "clean"))
 
 
 @pytest.mark.parametrize("option", ["--output=%j.out", "-p gpu", "-A lab", "--mail-type=END", "-w node7"])
@@ -104,14 +106,19 @@ def test_what_is_taken_of_several_is_said(options: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("-N2 --array=0-7", 'line 2, --array: "0-7": jobs of an array have one node each'),
         ("-N2 --gpus=3", 'line 2, --gpus: "3": must be a multiple of the 2 nodes'),
         ("--gress=gpu:1", 'line 2, --gress: "gpu:1": is no option of sbatch; did you mean gres?'),
         ("--begin=16:00", 'line 2, --begin: "16:00": start times are not kept'),
         ("--time=soon", 'line 2, --time: "soon": must be minutes'),
         ("--gres=gpu:2,shard:1", 'line 2, --gres: "gpu:2,shard:1": shard:1: only gpu is a resource here'),
         ("--gres=gpu:a100:1,gpu:l4:1", "gpu:l4:1: a job has GPUs of one type"),
-        ("-d singleton", "only afterok:JOB and afterany:JOB are kept"),
+        ("-d singleton", "singleton is not kept; name the jobs before by afterany:JOB"),
+        ("-d Singleton,afterok:a", "singleton is not kept"),
+        ("-d after:a+5", "a time behind + is not kept"),
+        ("-d expand:a", "write one of afterok, afterany, afternotok, after with :JOB behind it"),
+        ("-d afternotok", "write one of afterok, afterany, afternotok, after with :JOB behind it"),
+        ("-d afterok:Prep", "Prep: ids and names of jobs have lower-case letters"),
+        ("-d afterok::", "write one of afterok, afterany, afternotok, after with :JOB behind it"),
         ("-Z", "line 2, #SBATCH -Z: cannot be read: -Z is no option of sbatch"),
         ("hetjob", "jobs of several parts are not taken"),
         ("--mem", "--mem has no value"),

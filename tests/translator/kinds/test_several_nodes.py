@@ -21,11 +21,12 @@ HEAD = "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=2\n"
 
 
 def a_port() -> int:
-    """A MASTER_PORT that is free, as the one below it at which tasks meet."""
-    return next(port for port in range(27_000, 29_999) if is_free_here(port) and is_free_here(port - 10_000))
+    """A MASTER_PORT that is free, as the one below it at which tasks meet; other workers take others."""
+    first = 27_000 + os.getpid() % 2_500
+    return next(port for port in range(first, 29_999) if is_free_here(port) and is_free_here(port - 10_000))
 
 
-def run_all(item: Submission, where: Path) -> list[tuple[int, str, str]]:
+def run_all(item: Submission, where: Path, **more: str) -> list[tuple[int, str, str]]:
     """Run the tasks of a job, each in a directory of its own: exit code, output, errors by rank."""
     gang = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(a_port()), "STARBURST_JOB": item.job.id}
     gang |= {"STARBURST_WORLD_SIZE": str(len(item.job.tasks)), "WORLD_SIZE": "2", "PATH": os.environ["PATH"]}
@@ -34,7 +35,7 @@ def run_all(item: Submission, where: Path) -> list[tuple[int, str, str]]:
         home = where / str(rank)
         home.mkdir()
         env = {**gang, **dict(item.workload.env), "STARBURST_RANK": str(rank), "HOME": str(home)}
-        env |= {"CUDA_VISIBLE_DEVICES": "4,5", "RANK": str(rank)}
+        env |= {"CUDA_VISIBLE_DEVICES": "4,5", "RANK": str(rank), **more}
         command = item.workload.command
         pipe = subprocess.PIPE
         task = subprocess.Popen(
@@ -83,6 +84,14 @@ def test_srun_reaches_every_node_from_the_first(tmp_path: Path) -> None:
     assert (code, other, nothing) == (5, 0, "")
     assert "no-such-program: No such file or directory" in errors
     assert "srun: --nodes 3: the job has 2" in errors
+
+
+def test_each_job_of_an_array_has_its_nodes_and_its_index(tmp_path: Path) -> None:
+    body = "#SBATCH --array=1,5,9%2\nsrun -n2 sh -c 'echo $SLURM_NODEID of $SLURM_ARRAY_TASK_ID'\n"
+    found = read("#!/bin/bash\n#SBATCH -N 2\n" + body)
+    assert (len(found.job.tasks), found.job.array and found.job.array.size) == (2, 3)
+    (code, out, errors), _ = run_all(found, tmp_path, STARBURST_ARRAY="a", STARBURST_ARRAY_INDEX="1")
+    assert (code, sorted(out.splitlines())) == (0, ["0 of 5", "1 of 5"]), errors
 
 
 @pytest.mark.parametrize("knows", [True, False])

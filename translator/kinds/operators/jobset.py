@@ -14,6 +14,7 @@ from typing import Any
 
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import name_lines
+from translator.kinds.operators.part_names import check_names
 from translator.kinds.operators.roles import RoleJob, TaskRole, marked, own_text
 from translator.kinds.operators.words import with_words
 from translator.kinds.read_kind import ReadKind
@@ -136,6 +137,7 @@ def _note_topology(document: Field, spec: Field) -> None:
 
 def _replicated_jobs(spec: Field) -> list[_ReplicatedJob]:
     found, rank = list[_ReplicatedJob](), 0
+    check_names(spec.at("replicatedJobs").items())
     for entry in spec.at("replicatedJobs").items():
         entry.check(_REPLICATED)
         job = entry.at("template")

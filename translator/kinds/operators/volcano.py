@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import master_lines, name_lines, volcano_lines
+from translator.kinds.operators.part_names import check_names
 from translator.kinds.operators.roles import RoleJob, TaskRole, marked
 from translator.kinds.operators.words import HostNames, with_words
 from translator.kinds.read_kind import ReadKind
@@ -66,7 +67,8 @@ def read_volcano_job(document: Field) -> ReadKind:
     tasks = spec.at("tasks").items()
     if not tasks:
         spec.at("tasks").refuse("is missing; write at least one, with replicas and a template")
-    roles = [_role(task) for task in tasks]
+    check_names(tasks)
+    roles = [_role(task, f"default{index}") for index, task in enumerate(tasks)]
     size = sum(role.replicas for role in roles)
     least = spec.at("minAvailable").whole(0)
     if least not in (None, 0, size) and size:
@@ -84,7 +86,7 @@ def read_volcano_job(document: Field) -> ReadKind:
     return RoleJob(document, roles, lines, {"backoffLimit": retries}, "VC_…").read()
 
 
-def _role(task: Field) -> TaskRole:
+def _role(task: Field, unnamed: str) -> TaskRole:
     task.check(_TASK)
     replicas, template = task.at("replicas").whole(0, MAX_TASKS), task.at("template")
     if template.value is None:
@@ -93,7 +95,7 @@ def _role(task: Field) -> TaskRole:
     least = task.at("minAvailable").whole(0)
     if least not in (None, count):
         task.at("minAvailable").note(f"all {count} of them start together with the others, or none")
-    name = task.at("name").text() or "default"
+    name = task.at("name").text() or unnamed
     return TaskRole(name, count, template, deciding=count if _completes(task) else 0)
 
 

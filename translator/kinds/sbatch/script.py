@@ -92,8 +92,6 @@ class SbatchReader:
         programs = {each: _program(each) for each in _PROGRAMS if re.search(rf"\b{each}\b", text)}
         prelude = Prelude(programs=programs, lines=f"{_entering(chdir)}{lines}")
         command, env = job.command, job.env
-        if job.tasks > 1 and array is not None:
-            self._refuse("array", "jobs of an array have one node each; submit it once per index")
         if job.tasks > 1:
             prelude, command, env = with_launcher(prelude), (LAUNCHER, *command), {**env, **secret()}
         if not chdir.startswith("/"):

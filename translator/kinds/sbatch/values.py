@@ -10,12 +10,20 @@ from dataclasses import dataclass
 
 from translator.kinds.gpu_request import GpuRequest
 from translator.manifests.arrays import MAX_INDEX, MAX_MEMBERS
+from translator.object_names import DNS_SUBDOMAIN
 
 _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 _TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,4}))?(?::(\d{1,2}))?")
 _ARRAY = re.compile(r"([\d,:-]+)(?:%(\d{1,9}))?")
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _COUNT = re.compile(r"\d{1,9}")
+#: The annotations of dependencies.
+_DEPENDENCIES = {
+    "afterok": "after-ok",
+    "afterany": "after-any",
+    "afternotok": "after-not-ok",
+    "after": "after-start",
+}
 #: Longest table of indices of an array that is no plain range.
 MAX_LISTED = 1000
 
@@ -120,15 +128,26 @@ def array(text: str) -> ArraySpan:
 
 
 def dependencies(text: str) -> dict[str, str]:
-    """The value of --dependency as annotations: afterok and afterany, of jobs by id or name."""
+    """The value of --dependency as annotations, of jobs by id or name."""
     hints: dict[str, list[str]] = {}
     if "?" in text:
         raise ValueError("only all of several can be waited for; write a comma for the ?")
     for part in text.split(","):
-        kind, *jobs = part.split(":")
-        key = {"afterok": "after-ok", "afterany": "after-any"}.get(kind.lower())
+        kind, *jobs = part.strip().split(":")
+        if kind.lower() == "singleton":
+            raise ValueError(
+                "singleton is not kept; name the jobs before by afterany:JOB, or make an array 0-9%1"
+            )
+        key = _DEPENDENCIES.get(kind.lower())
         if key is None or not jobs or not all(jobs):
-            raise ValueError("only afterok:JOB and afterany:JOB are kept, by id or name of jobs of Starburst")
+            known = ", ".join(_DEPENDENCIES)
+            raise ValueError(f"write one of {known} with :JOB behind it, by id or name of jobs of Starburst")
+        if any("+" in job for job in jobs):
+            raise ValueError("a time behind + is not kept; remove it, and let the script sleep")
+        if wrong := [job for job in jobs if not DNS_SUBDOMAIN.fullmatch(job)]:
+            raise ValueError(
+                f"{wrong[0]}: ids and names of jobs have lower-case letters, digits, dashes and dots"
+            )
         hints.setdefault(key, []).extend(jobs)
     return {key: ",".join(jobs) for key, jobs in hints.items()}
 

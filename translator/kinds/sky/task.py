@@ -95,6 +95,25 @@ def read_task(task: Field, local: LocalFiles, overrides: Overrides) -> CommandJo
     return replace(job, command=prelude.wrap(job.command), env={**job.env, **prelude.env})
 
 
+def without_files(task: Field) -> Field:
+    """A task without the files of the machine that submits it, with a note on each."""
+    mounts = task.at("file_mounts")
+    paths = mounts.entries() if isinstance(mounts.value, dict) else {}
+    local = [
+        field
+        for field in (task.at("workdir"), *paths.values())
+        if isinstance(field.value, str) and not field.value.startswith(_BUCKETS)
+    ]
+    for field in local:
+        field.note("stays where it is; starburst submit takes it along")
+    if not local or not isinstance(task.value, dict):
+        return task
+    here = {field.path for field in local}
+    rest = {place: each.value for place, each in paths.items() if each.path not in here}
+    value = {key: each for key, each in task.value.items() if task.at(key).path not in here}
+    return replace(task, value={**value, "file_mounts": rest} if paths else value)
+
+
 def _stem(file: str) -> str:
     return job_name(file.rpartition("/")[2].rpartition(".")[0], "sky-task")
 
