@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
@@ -32,6 +33,7 @@ SITE_REASONS = frozenset(
 GAVE_UP = ("context canceled", "context deadline exceeded", "namespace path: lstat /proc/")
 #: Ends of runs that Starburst took back because of the cluster.
 TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.SUSPENDED)
+WALL = EndTimes()
 DELETED = "it was deleted in the cluster"
 _ENDS = {end.value: end for end in RunEnd}
 _POD_ENDS = {"Succeeded": "Complete", "Failed": "Failed"}
@@ -131,6 +133,20 @@ class RunObject:
             return completed or begun >= max(1, self.view.parallelism)
         return self.view.over or self.view.phase == "Running"
 
+    @property
+    def ended_at(self) -> float | None:
+        """When the last of its pods ended, by the clocks of their nodes; epoch seconds.
+
+        If a pod is gone, such as those that the Job controller deletes at a time limit, it is when the Job
+        was told to be over. None: its object is not over, or nothing says when.
+        """
+        view, pods = self.view, self._pods()
+        known = [pod.ended_at for pod in pods if pod.ended_at is not None]
+        all_there = isinstance(view, PodView) or len(pods) >= view.ended_pods
+        if not self._ended:
+            return None
+        return max(known) if known and len(known) == len(pods) and all_there else view.ended_at
+
     def end(self, restarts: Callable[[str], bool]) -> RunEnded | None:
         """How it ended, once nothing of it is alive; `restarts` as `RunRegistry` has it."""
         view, stopping = self.view, self.stopping
@@ -211,12 +227,19 @@ def _was_taken(pod: PodView) -> bool:
 class RunRegistry:
     """All runs of one scheduler: events of watches go in, events of the core come out.
 
-    `restarts` says of a job whether its failed containers are restarted in place.
+    `restarts` says of a job whether its failed containers are restarted in place; `end_times` judges when
+    runs have ended.
     """
 
-    def __init__(self, identity: RunIdentity, restarts: Callable[[str], bool] = lambda _: False) -> None:
+    def __init__(
+        self,
+        identity: RunIdentity,
+        restarts: Callable[[str], bool] = lambda _: False,
+        end_times: EndTimes = WALL,
+    ) -> None:
         self._identity = identity
         self._restarts = restarts
+        self._end_times = end_times
         self._units: dict[RunKey, RunObject] = {}
         self._by_uid: dict[str, RunKey] = {}
         #: Pods by the uid of the Job that owns them.
@@ -382,7 +405,7 @@ class RunRegistry:
         end = unit.end(self._restarts)
         if end is not None:
             unit.told_end = True
-            yield end
+            yield replace(end, ended_at=self._end_times.told(unit.ended_at))
 
     def _forget(self, unit: RunObject) -> None:
         """Drop a run whose object is gone and whose end was reported."""
