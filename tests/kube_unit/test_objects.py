@@ -270,7 +270,6 @@ AGAIN = {"lastState": {"terminated": {"exitCode": 1, **LATE}}}
         ("Succeeded", [{**ended(0, **EARLY), **AGAIN}], [], 1),
         ("Failed", [waiting("PodInitializing")], [ended(7, name="init", **EARLY)], 1),
         ("Running", [ended(0, **EARLY), at_work("b")], [], None),
-        ("Running", [ended(0, **EARLY)], [], None),
         ("Failed", [ended(1, **EARLY), at_work("b")], [], None),
         ("Failed", [ended(1, **EARLY), {**waiting("CrashLoopBackOff", "b"), **AGAIN}], [], None),
         ("Failed", [ended(1, **EARLY), ended(137, "ContainerStatusUnknown", "b", finishedAt=None)], [], None),
@@ -281,8 +280,7 @@ AGAIN = {"lastState": {"terminated": {"exitCode": 1, **LATE}}}
 def test_a_pod_ended_with_the_last_of_its_containers_if_that_is_known(
     phase: str, main: list[Object], init: list[Object], second: int | None
 ) -> None:
-    status = {"phase": phase, "containerStatuses": main, "initContainerStatuses": init}
-    view = read_pod(pod(status=status))
+    view = read_pod(pod(status={"phase": phase, "containerStatuses": main, "initContainerStatuses": init}))
     assert view.ended_at == (None if second is None else timestamp(AT.format(second)))
 
 

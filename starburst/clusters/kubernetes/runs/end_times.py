@@ -14,9 +14,9 @@ LATE_S = 60.0
 class EndTimes:
     """Judges the times that pods and Jobs give for their ends.
 
-    They are of the clocks of their nodes, which can be off by seconds and more, while a watch tells of an end
-    within seconds. So what a watch tells of at once has ended now. Only an end that is at least a minute old by
-    the scheduler's clock, since Starburst or the API server was away, is believed to have been then.
+    They are by the clocks of their nodes, which can be off, while a watch tells of an end within seconds. So
+    an end counts as now (None), which is exact then, unless it is at least a minute old by the scheduler's
+    clock, as after a time in which Starburst or the API server was away.
     """
 
     #: Epoch seconds.
