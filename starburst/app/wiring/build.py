@@ -331,6 +331,7 @@ def _cluster(
             read=object_reader(config, chosen, intake_rules(config)),
             queues=[queue.name for queue in config.queues],
             reporting=reporting(config, store),
+            clock=time.time,
             scheduler_time=scheduler_time,
             lease=None if held is None else lease_options(chosen, home, held.stand_by, shared),
         ),
