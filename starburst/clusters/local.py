@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from starburst.core.model.events import Event, NodesChanged
@@ -16,7 +16,10 @@ from starburst.runs.supervisor.log_pump import MAX_LOG
 
 
 class LocalCluster:
-    """A `Cluster` whose nodes share this machine. Their capacity is what they are said to have."""
+    """A `Cluster` whose nodes share this machine. Their capacity is what they are said to have.
+
+    `scheduler_time` as `ProcessRunner` has it.
+    """
 
     def __init__(
         self,
@@ -26,10 +29,13 @@ class LocalCluster:
         *,
         run_as: RunAs = SELF,
         max_log: int = MAX_LOG,
+        scheduler_time: Callable[[float], float] = float,
     ) -> None:
         self._nodes = nodes
         self._places = {node.name: RunHost(node.capacity.gpus) for node in nodes}
-        self._runner = ProcessRunner(root, checkpoints, Site.CLUSTER, run_as=run_as, max_log=max_log)
+        self._runner = ProcessRunner(
+            root, checkpoints, Site.CLUSTER, run_as=run_as, max_log=max_log, scheduler_time=scheduler_time
+        )
 
     async def start(self, run: Run) -> None:
         """See `RunSite`."""

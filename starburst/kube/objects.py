@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from sys import intern
 
@@ -18,9 +17,9 @@ from starburst.domain.resources import Others, Resources
 from starburst.kube import names
 from starburst.kube.interning import interned, interned_dict
 from starburst.kube.operator_kinds import OperatorKind
-from starburst.kube.pods.outcome import outcome
+from starburst.kube.pods.outcome import OVER, outcome
 from starburst.kube.pods.resizing import resized
-from starburst.kube.resources import JOBS, PODS, Object, Resource
+from starburst.kube.resources import JOBS, PODS, Object, Resource, timestamp
 from starburst.kube.volumes.views import ClaimUse, claims_of
 from translator.declared_features import declared
 from translator.manifests.amounts import GPUS
@@ -31,8 +30,6 @@ from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_req
 MIB = 1024**2
 PREFIX = "starburst.io/"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-#: Phases of a pod that is over.
-OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +113,9 @@ class PodView:
     address: str = ""
     #: How it calls itself; "" on its node's network, where that is its node.
     hostname: str = ""
+    #: When the last of its containers ended by its node's clock, epoch seconds; None if it is not over, or
+    #: that is not known.
+    ended_at: float | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -155,6 +155,10 @@ class JobView:
     end_message: str
     #: Epoch seconds; None before the Job controller saw it.
     started_at: float | None
+    #: When that condition was written, epoch seconds; None without one.
+    ended_at: float | None = None
+    #: Pods that have ended, as its status says: also those that are gone.
+    ended_pods: int = 0
     #: Whether its pods are made with scheduling gates.
     gated: bool = False
     #: activeDeadlineSeconds; None if it has none.
@@ -238,6 +242,7 @@ def read_pod(item: Object) -> PodView:
         conditions=_our_conditions(status),
         address=status.get("podIP") or "",
         hostname="" if spec.get("hostNetwork") else spec.get("hostname") or metadata["name"],
+        ended_at=timestamp(end.ended_at) or None,  # some runtimes have 1970 for "never"
     )
 
 
@@ -260,6 +265,8 @@ def read_job(item: Object) -> JobView:
         end_reason=condition.get("reason", ""),
         end_message=condition.get("message", ""),
         started_at=timestamp(status.get("startTime")),
+        ended_at=timestamp(condition.get("lastTransitionTime")),
+        ended_pods=(status.get("succeeded") or 0) + (status.get("failed") or 0),
         gated=bool(spec["template"]["spec"].get("schedulingGates")),
         limit_s=spec.get("activeDeadlineSeconds"),
         owned=_owner(metadata) is not None,
@@ -325,15 +332,6 @@ def gpu_type_of(labels: Mapping[str, str]) -> str:
 
 
 _kind = lru_cache(maxsize=1024)(gpu_type)
-
-
-def timestamp(text: str | None) -> float | None:
-    """Epoch seconds of a time as the API writes it: whole seconds, or any fraction of them."""
-    if not text:
-        return None
-    whole, point, fraction = text.removesuffix("Z").partition(".")
-    seconds = datetime.fromisoformat(whole + ("+00:00" if text.endswith("Z") else "")).timestamp()
-    return seconds + float(f"0.{fraction}") if point else seconds
 
 
 def is_copy(metadata: Object) -> bool:

@@ -1,8 +1,9 @@
-"""Kinds of objects as the API addresses them, and what is used of each."""
+"""Kinds of objects as the API addresses them, what is used of each, and times as it writes them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -42,3 +43,12 @@ CSI_NODES = Resource("storage.k8s.io/v1", "csinodes", namespaced=False)
 #: Served from 1.24 on.
 STORAGE_CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
 LEASES = Resource("coordination.k8s.io/v1", "leases")
+
+
+def timestamp(text: str | None) -> float | None:
+    """Epoch seconds of a time as the API writes it: whole seconds, or any fraction of them."""
+    if not text:
+        return None
+    whole, point, fraction = text.removesuffix("Z").partition(".")
+    seconds = datetime.fromisoformat(whole + ("+00:00" if text.endswith("Z") else "")).timestamp()
+    return seconds + float(f"0.{fraction}") if point else seconds

@@ -32,7 +32,7 @@ from starburst.runs.files import claim_directory, directory_name, id_of, write_j
 from starburst.runs.outcome import has_decided
 from starburst.runs.supervisor import cgroups, hosts_file
 from starburst.runs.supervisor.children import LOCK_FD
-from starburst.runs.supervisor.exits import Exit, load_exit
+from starburst.runs.supervisor.exits import Exit, is_time, load_exit
 from starburst.runs.supervisor.files import FULL_DISK, read_fact, try_lock, write_json
 from starburst.runs.supervisor.progress_report import FILE_NAME, VARIABLE, ProgressReport, read_report
 from starburst.runs.supervisor.strays import kill_strays
@@ -224,20 +224,32 @@ class AttemptDir:
         slowest = max(said, key=lambda report: report.to_go, default=None)
         return None if slowest is None else Progress(*self.key, slowest.done, slowest.total, slowest.per_s)
 
+    def grace_s(self) -> float:
+        """Seconds between SIGTERM and SIGKILL for its tasks."""
+        return min((float(rank.spec()["grace_s"]) for rank in self.ranks()), default=0.0)
+
+    def leases(self) -> set[str]:
+        """The files of the leases of its machines."""
+        return {rank.spec()["lease"] for rank in self.ranks()}
+
     def over(self) -> bool:
         """Whether no task is alive or still to be started."""
         return not any(rank.alive() or not rank.touched() for rank in self.ranks())
 
     def end(self) -> RunEnded | None:
-        """How it ended, once that is settled."""
+        """How it ended, once that is settled; `ended_at` is in epoch seconds of this machine's clock here.
+
+        Versions that did not note when it ended left it out.
+        """
         said = read_fact(self.path / "end.json") or {}
-        code, message = said.get("exit_code"), said.get("message")
-        if not (_is_end(said.get("end")) and type(code) in (int, type(None)) and isinstance(message, str)):
+        code, message, at = said.get("exit_code"), said.get("message"), said.get("ended_at")
+        sound = _is_end(said.get("end")) and type(code) in (int, type(None)) and (at is None or is_time(at))
+        if not (sound and isinstance(message, str)):
             return None
-        return RunEnded(*self.key, RunEnd(said["end"]), code, message)
+        return RunEnded(*self.key, RunEnd(said["end"]), code, message, ended_at=at)
 
     def settle(self, end: RunEnded) -> None:
-        """Write how it ended, for good."""
+        """Write how it ended, for good; `ended_at` as `end` has it."""
         told = self.path / "end.json"
         if (
             not write_json_once(told, _end_data(end)) and self.end() is None
@@ -286,7 +298,12 @@ def _is_end(value: Any) -> bool:
 
 
 def _end_data(end: RunEnded) -> dict[str, Any]:
-    return {"end": end.end.value, "exit_code": end.exit_code, "message": end.message}
+    return {
+        "end": end.end.value,
+        "exit_code": end.exit_code,
+        "message": end.message,
+        "ended_at": end.ended_at,
+    }
 
 
 def ends_gang(rank: RankDir, gang: Sequence[RankDir]) -> bool:

@@ -50,6 +50,12 @@ def verdict(
     return RunEnded(*key, end, first.exit_code or OUT_OF_TIME, first.message)
 
 
+def last_end(exits: Sequence[Exit | None]) -> float | None:
+    """When the last task of a run ended, epoch seconds of its machine's clock; None if one is not known."""
+    known = [one.ended_at for one in exits if one is not None]
+    return max(known, default=None) if len(known) == len(exits) else None
+
+
 def _has_succeeded(one: Exit | None) -> bool:
     return one is not None and one.ended_by != STOP and not _is_bad(one)
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from starburst.runs.accounts import NoAccountError, RunAs, RunAsSelf, TaskDirs
 from starburst.runs.attempt_dir import AttemptDir, RankDir, attempts_under, ends_gang
 from starburst.runs.files import directory_name
 from starburst.runs.inherited_limits import OPEN_FILES, UMASK
-from starburst.runs.outcome import verdict
+from starburst.runs.outcome import last_end, verdict
 from starburst.runs.peers import is_free_here, master_port, peer_variables
 from starburst.runs.persistence import until_done
 from starburst.runs.ports import Report, Run
@@ -62,7 +62,8 @@ class ProcessRunner:
 
     All state is on disk. After a kill -9 a new runner finds each run alive (its supervisor holds the lock),
     ended (`exit.json`), never started (then it is started now) or lost (then what is left of it is killed
-    first). An operation on one run that fails is retried for that run alone.
+    first). An operation on one run that fails is retried for that run alone. `scheduler_time` of a time of
+    this machine's clock, epoch seconds, is that time in scheduler seconds.
     """
 
     def __init__(
@@ -73,12 +74,14 @@ class ProcessRunner:
         *,
         run_as: RunAs = SELF,
         max_log: int = MAX_LOG,
+        scheduler_time: Callable[[float], float] = float,
     ) -> None:
         self.root = root.resolve()
         self._checkpoints = checkpoints.resolve()
         self._site = site
         self._run_as = run_as
         self._max_log = max_log
+        self._scheduler_time = scheduler_time
         self._report: Report = unwatched
         self._followers = TaskSet()
         self._children: set[int] = set()
@@ -132,11 +135,11 @@ class ProcessRunner:
         """
         here = _resolved(lease)
         live = list(self._live.items())
-        keys = [key for key, attempt in live if here in await until_done(partial(_leases, attempt), key)]
+        keys = [key for key, attempt in live if here in await until_done(attempt.leases, key)]
         self._held.update(dict.fromkeys(keys))
         for key in keys:
             attempt = self._live[key]
-            grace_s = min(most_grace_s, await until_done(partial(_grace_s, attempt), key))
+            grace_s = min(most_grace_s, await until_done(attempt.grace_s, key))
             await until_done(partial(attempt.ask_stop, grace_s, RunEnd.LOST, message, time.time()), key)
         await asyncio.gather(*(self._follower(self._live[key]) for key in keys))
         return [end for key in keys if (end := self._held.pop(key, None)) is not None]
@@ -261,16 +264,20 @@ class ProcessRunner:
         """Report the end of an attempt, or follow it to its end."""
         end = attempt.end()
         if end is not None:
-            self._report(end)
+            self._report(self._timed(end))
         else:
             self._follower(attempt)
+
+    def _timed(self, end: RunEnded) -> RunEnded:
+        """An end as it is reported: when, in scheduler seconds."""
+        return end if end.ended_at is None else replace(end, ended_at=self._scheduler_time(end.ended_at))
 
     def _follower(self, attempt: AttemptDir) -> asyncio.Task[None]:
         return self._followers.ensure(attempt.key, lambda: self._follow(attempt))
 
     async def _follow(self, attempt: AttemptDir) -> None:
         """Take an attempt from whatever state it is in to its end, with retries."""
-        end = await until_done(partial(self._outcome, attempt), attempt.key)
+        end = self._timed(await until_done(partial(self._outcome, attempt), attempt.key))
         self._live.pop(attempt.key, None)
         if end.end is RunEnd.LOST and attempt.key in self._held:
             self._held[attempt.key] = end
@@ -290,7 +297,9 @@ class ProcessRunner:
         if attempt.started():
             self._report(RunStarted(*attempt.key))
         await asyncio.gather(*(self._follow_rank(rank, ranks) for rank in ranks))
-        end = verdict(attempt.key, [rank.exit() for rank in ranks], attempt.stop_asked(), attempt.deciding())
+        exits = [rank.exit() for rank in ranks]
+        end = verdict(attempt.key, exits, attempt.stop_asked(), attempt.deciding())
+        end = replace(end, ended_at=last_end(exits))
         attempt.settle(end)
         return end
 
@@ -380,15 +389,6 @@ async def _emptied(kill: Callable[[], bool]) -> None:
     """Kill until nothing is left."""
     while kill():
         await asyncio.sleep(RETRY_S)
-
-
-def _grace_s(attempt: AttemptDir) -> float:
-    """Seconds between SIGTERM and SIGKILL for its tasks."""
-    return min((float(rank.spec()["grace_s"]) for rank in attempt.ranks()), default=0.0)
-
-
-def _leases(attempt: AttemptDir) -> set[str]:
-    return {rank.spec()["lease"] for rank in attempt.ranks()}
 
 
 def _resolved(lease: Path | None) -> str | None:

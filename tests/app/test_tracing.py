@@ -23,7 +23,7 @@ from starburst.app.doctor.doctor import CheckStatus, config_checks
 from starburst.app.errors import UserError
 from starburst.app.telemetry import otlp
 from starburst.app.telemetry.tracing import Tracing
-from starburst.app.wiring import build as build_module
+from starburst.app.wiring import tracing as tracing_module
 from starburst.app.wiring.build import build
 from starburst.core.model.decisions import Decision
 from starburst.core.state import Changes
@@ -300,7 +300,7 @@ def test_a_mistake_in_the_spans_is_not_the_end_of_the_scheduler(receiver: Receiv
 def test_by_default_nothing_is_sent_and_nothing_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "find_spec", lambda _: None)
+    monkeypatch.setattr(tracing_module, "find_spec", lambda _: None)
     home = Home(tmp_path)
     with Store.open(home.database) as store:
         build(home, parse_config({}, "starburst.yaml"), store)
@@ -349,7 +349,7 @@ def test_headers_that_cannot_be_sent_are_refused_at_the_start_and_not_shown(
 def test_without_the_extra_a_start_and_the_doctor_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "find_spec", lambda _: None)
+    monkeypatch.setattr(tracing_module, "find_spec", lambda _: None)
     says = "tracing.endpoint: needs the extra: pip install 'starburst-hybrid[otel]'"
     home, config = doctored(tmp_path, "http://127.0.0.1:1/v1/traces")
     with Store.open(home.database) as store, pytest.raises(UserError) as error:

@@ -13,7 +13,7 @@ from starburst.domain.job import Site
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from starburst.runs.ports import Cluster
-from tests.runs.harness import log, shell, watching
+from tests.runs.harness import log, shell, untimed, watching
 
 pytestmark = pytest.mark.processes
 
@@ -37,7 +37,7 @@ def test_a_job_runs_on_the_node_it_was_given(root: Path) -> None:
         cluster = a_cluster(root)
         async with watching(cluster) as reports:
             await cluster.start(shell("echo $STARBURST_SITE $STARBURST_NODE", where="n2"))
-            assert await reports.ended() == RunEnded("job", 1, RunEnd.EXITED, 0)
+            assert untimed(await reports.ended()) == RunEnded("job", 1, RunEnd.EXITED, 0)
         assert log(root) == "cluster n2\n"
 
     asyncio.run(main())

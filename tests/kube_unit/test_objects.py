@@ -16,9 +16,9 @@ from starburst.kube.objects import (
     read_job,
     read_node,
     read_pod,
-    timestamp,
 )
 from starburst.kube.pods.outcome import NEVER_RAN
+from starburst.kube.resources import timestamp
 from tests.kube_unit.samples import a_pod, container
 from tests.kube_unit.store import Object, merged
 
@@ -254,6 +254,47 @@ def test_the_exit_code_is_that_of_the_work(
         )
     )
     assert (view.exit_code, view.reason) == (exit_code, reason)
+
+
+AT = "2026-01-01T00:00:0{}Z"
+EARLY, LATE = {"finishedAt": AT.format(1)}, {"finishedAt": AT.format(3)}
+AGAIN = {"lastState": {"terminated": {"exitCode": 1, **LATE}}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "main", "init", "second"),
+    [
+        ("Succeeded", [ended(0, **EARLY)], [], 1),
+        ("Failed", [ended(0, **EARLY), ended(1, name="b", **LATE)], [], 3),
+        ("Succeeded", [ended(0, **EARLY)], [ended(143, name="side", **LATE)], 3),
+        ("Succeeded", [{**ended(0, **EARLY), **AGAIN}], [], 1),
+        ("Failed", [waiting("PodInitializing")], [ended(7, name="init", **EARLY)], 1),
+        ("Running", [ended(0, **EARLY), at_work("b")], [], None),
+        ("Failed", [ended(1, **EARLY), at_work("b")], [], None),
+        ("Failed", [ended(1, **EARLY), {**waiting("CrashLoopBackOff", "b"), **AGAIN}], [], None),
+        ("Failed", [ended(1, **EARLY), ended(137, "ContainerStatusUnknown", "b", finishedAt=None)], [], None),
+        ("Failed", [ended(128, "StartError", finishedAt="1970-01-01T00:00:00Z")], [], None),
+        ("Failed", [], [], None),
+    ],
+)
+def test_a_pod_ended_with_the_last_of_its_containers_if_that_is_known(
+    phase: str, main: list[Object], init: list[Object], second: int | None
+) -> None:
+    view = read_pod(pod(status={"phase": phase, "containerStatuses": main, "initContainerStatuses": init}))
+    assert view.ended_at == (None if second is None else timestamp(AT.format(second)))
+
+
+def test_a_job_says_when_it_was_told_to_be_over_and_how_many_pods_had_ended() -> None:
+    failed = {"type": "Failed", "status": "True", "lastTransitionTime": AT.format(5)}
+    item = {
+        "metadata": {"namespace": "ns", "name": "j", "uid": "u"},
+        "spec": {"template": {"spec": {}}},
+        "status": {"conditions": [failed], "failed": 2, "succeeded": 1},
+    }
+    view = read_job(item)
+    assert (view.ended_at, view.ended_pods) == (timestamp(AT.format(5)), 3)
+    alive = read_job({**item, "status": {}})
+    assert (alive.ended_at, alive.ended_pods) == (None, 0)
 
 
 @pytest.mark.parametrize("reason", ["Evicted", "DeadlineExceeded", "OutOfcpu"])

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -112,6 +113,11 @@ def a_run(
 
 def shell(script: str, **kwargs: object) -> Run:
     return a_run("sh", "-c", script, **kwargs)  # type: ignore[arg-type]
+
+
+def untimed(end: RunEnded) -> RunEnded:
+    """An end without when it was."""
+    return replace(end, ended_at=None)
 
 
 PLACES = {"n1": RunHost(4), "n2": RunHost(2)}

@@ -18,6 +18,7 @@ from tests.runs.harness import (
     scheduler_killed_when,
     shell,
     until,
+    untimed,
     watching,
 )
 
@@ -44,13 +45,13 @@ def stopped(root: Path, script: str, *graces_s: float) -> RunEnded:
 
 
 def test_a_job_that_heeds_sigterm_can_save_its_progress(root: Path) -> None:
-    assert stopped(root, SAVES, 60) == RunEnded("job", 1, RunEnd.STOPPED, 0)
+    assert untimed(stopped(root, SAVES, 60)) == RunEnded("job", 1, RunEnd.STOPPED, 0)
     assert (root / "checkpoints" / "job" / "step").read_text() == "7\n"
 
 
 def test_a_job_that_ignores_sigterm_is_killed_after_its_grace(root: Path) -> None:
     before = time.monotonic()
-    assert stopped(root, DEAF, 0.3) == RunEnded("job", 1, RunEnd.STOPPED, 128 + 9)
+    assert untimed(stopped(root, DEAF, 0.3)) == RunEnded("job", 1, RunEnd.STOPPED, 128 + 9)
     assert time.monotonic() - before >= 0.3
 
 
@@ -61,11 +62,11 @@ def test_a_child_may_still_save_when_the_shell_above_it_is_dead(root: Path) -> N
 
 
 def test_a_second_stop_changes_nothing(root: Path) -> None:
-    assert stopped(root, SAVES, 60, 60) == RunEnded("job", 1, RunEnd.STOPPED, 0)
+    assert untimed(stopped(root, SAVES, 60, 60)) == RunEnded("job", 1, RunEnd.STOPPED, 0)
 
 
 def test_a_second_stop_can_shorten_the_grace(root: Path) -> None:
-    assert stopped(root, DEAF, 600, 0) == RunEnded("job", 1, RunEnd.STOPPED, 128 + 9)
+    assert untimed(stopped(root, DEAF, 600, 0)) == RunEnded("job", 1, RunEnd.STOPPED, 128 + 9)
 
 
 def test_nothing_of_a_stopped_job_is_alive(root: Path) -> None:

@@ -37,6 +37,7 @@ from tests.runs.harness import (
     rank_dir,
     shell,
     until,
+    untimed,
     watching,
 )
 
@@ -113,7 +114,7 @@ def test_a_job_that_is_kept_apart_works_as_any_other(home: Path, mode: RunsJobs)
         "[ ! -d $HOME ] || touch $HOME/cache; touch here $STARBURST_REPORT;"
         "echo to-err > /dev/stderr; sh -c 'echo said >&2'; exit 7"
     )
-    assert outcome(home, mode, script) == RunEnded("job", 1, RunEnd.EXITED, 7), log(home)
+    assert untimed(outcome(home, mode, script)) == RunEnded("job", 1, RunEnd.EXITED, 7), log(home)
     assert log(home) == "to-err\nsaid\n"
     assert (home / "checkpoints" / "job" / "step").read_text() == ":0\n"
     assert (rank_dir(home).path / "work" / "here").exists()

@@ -284,14 +284,14 @@ PLANTED = {
     ),
     "end-with-live-pods": Planted(
         "a run on the cluster is over while its pods live",
-        f"{_KUBE}.runs.registry:RunObject.end",
+        f"{_KUBE}.runs.run_object:RunObject.end",
         "        if self.active:\n            return None\n",
         "",
         (1, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
     ),
     "started-when-created": Planted(
         "a run on the cluster counts as started without a pod",
-        f"{_KUBE}.runs.registry:RunObject.started",
+        f"{_KUBE}.runs.run_object:RunObject.started",
         "begun >= max(1, self.view.parallelism)",
         "True",
         (1, 14, 0.125, ("chakra-away", "pod-lingers")),

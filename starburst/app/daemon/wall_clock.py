@@ -12,3 +12,12 @@ def steady_wall() -> Callable[[], float]:
     """
     origin = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     return lambda: origin + time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def scheduler_clock(now: Callable[[], float], speed: float) -> Callable[[float], float]:
+    """A function from a past time of the system's clock, epoch seconds, to scheduler seconds.
+
+    `now` is the scheduler's time, which passes `speed` times as fast. How long ago it was counts, for `now`
+    does not follow the system's clock when that is set.
+    """
+    return lambda at: now() - (time.time() - at) * speed

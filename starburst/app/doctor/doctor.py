@@ -16,8 +16,8 @@ from starburst.app.config.sites import runs_users_here
 from starburst.app.config.tracing import TracingConfig
 from starburst.app.errors import UserError
 from starburst.app.leadership.status import is_shared, leader_of
-from starburst.app.wiring.build import need_otel
 from starburst.app.wiring.stored import stored_config
+from starburst.app.wiring.tracing import need_otel
 from starburst.store.errors import StoreError
 from starburst.store.listings import queries
 from starburst.store.store import Store

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ from starburst.app.daemon.prune import prune
 from starburst.app.daemon.reaper import ReapRules
 from starburst.app.daemon.retention import keep_small
 from starburst.app.daemon.shortages import ShortageRetry
-from starburst.app.daemon.wall_clock import steady_wall
+from starburst.app.daemon.wall_clock import scheduler_clock, steady_wall
 from starburst.app.errors import UserError
 from starburst.app.jobs.caps_view import open_books
 from starburst.app.jobs.intake import JobIntake
@@ -36,6 +35,7 @@ from starburst.app.reading.adopted import object_reader
 from starburst.app.wiring.kube_client import connect, need_kubernetes
 from starburst.app.wiring.resuming import resume
 from starburst.app.wiring.stored import intake_rules
+from starburst.app.wiring.tracing import tracing_of
 from starburst.clouds.local import LocalCloud
 from starburst.clusters.local import LocalCluster
 from starburst.core.scheduler import Scheduler
@@ -89,10 +89,10 @@ def build(
             await prune(home, time.time() - config.home.keep, jobs, machines)
 
     fence = NO_FENCE if election is None else election.fence
-    cluster = _cluster(home, config, store, scheduler, held=held, election=election)
-    cloud = cloud_of(
-        home, config, store, pace, lambda: max(scheduler.state.now, pace.scheduler_time(wall())), fence=fence
-    )
+    now = _now(scheduler, pace, wall)
+    scheduler_time = scheduler_clock(now, pace.speed)
+    cluster = _cluster(home, config, store, scheduler, scheduler_time, held=held, election=election)
+    cloud = cloud_of(home, config, store, pace, now, fence=fence)
     patience = ShortageRetry() if held is None else ShortageRetry(held.tell)
     beside = [
         _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud}),
@@ -114,7 +114,7 @@ def build(
             reaping=reaping(config, store),
             prune=forget,
             companion=together(beside, patience),
-            observers=[StepTimes(store), *_tracing(config, store, pace), *observers],
+            observers=[StepTimes(store), *tracing_of(config, store, pace), *observers],
             validates=config.debug.validates,
             fence=fence,
         ),
@@ -203,11 +203,17 @@ def cloud_of(
             fence=fence,
         )
     run_as = config.on_this_machine().get("cloud", config.cloud).runs_as(home)
-    checkpoints, max_log = checkpoints_of(home, config), config.home.max_log
     return LocalCloud(
         config.cloud.catalog(),
         home.cloud,
-        ProcessRunner(home.cloud / "runs", checkpoints, Site.CLOUD, run_as=run_as, max_log=max_log),
+        ProcessRunner(
+            home.cloud / "runs",
+            checkpoints_of(home, config),
+            Site.CLOUD,
+            run_as=run_as,
+            max_log=config.home.max_log,
+            scheduler_time=scheduler_clock(now, pace.speed),
+        ),
         pace=pace,
         now=now,
         lease_s=config.cloud.lease,
@@ -289,6 +295,7 @@ def _cluster(
     config: Config,
     store: Store,
     scheduler: Scheduler,
+    scheduler_time: Callable[[float], float],
     *,
     held: HomeLock | None,
     election: Election | None,
@@ -301,6 +308,7 @@ def _cluster(
             home.checkpoints,
             run_as=chosen.runs_as(home),
             max_log=config.home.max_log,
+            scheduler_time=scheduler_time,
         )
     need_kubernetes()
     assert tenancy is not None  # set for every Kubernetes cluster
@@ -323,6 +331,8 @@ def _cluster(
             read=object_reader(config, chosen, intake_rules(config)),
             queues=[queue.name for queue in config.queues],
             reporting=reporting(config, store),
+            clock=time.time,
+            scheduler_time=scheduler_time,
             lease=None if held is None else lease_options(chosen, home, held.stand_by, shared),
         ),
     )
@@ -361,29 +371,6 @@ def _bus(
     return bus_of(home.store, config.bus, store, scheduler, sites)
 
 
-def _tracing(config: Config, store: Store, pace: Pace) -> list[StepObserver]:
-    if config.tracing.endpoint is None:
-        return []
-    need_otel()
-    from starburst.app.telemetry.tracing import Tracing  # noqa: PLC0415 - an optional dependency
-
-    return [Tracing(config.tracing, _controller_id(store), pace)]
-
-
-def need_otel() -> None:
-    """Check the dependencies of `starburst.app.telemetry.tracing`; called before it is imported.
-
-    Raises:
-        UserError: the extra is not installed.
-    """
-    try:  # both modules: other packages may have installed a part of opentelemetry
-        there = all(map(find_spec, ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http")))
-    except ModuleNotFoundError:
-        there = False
-    if not there:
-        raise UserError("tracing.endpoint: needs the extra: pip install 'starburst-hybrid[otel]'")
-
-
 def _pace(store: Store, config: Config) -> Pace:
     """The stored clock. A changed speed takes effect from now on; scheduler time stays continuous."""
     pace, wall = queries.pace(store), time.time()
@@ -391,6 +378,11 @@ def _pace(store: Store, config: Config) -> Pace:
         pace = pace.with_speed(config.clock.speed, wall)
         store.set_fact("clock", {"origin": pace.origin, "speed": pace.speed, "start": pace.start})
     return pace
+
+
+def _now(scheduler: Scheduler, pace: Pace, wall: Callable[[], float]) -> Callable[[], float]:
+    """The scheduler's time, which never goes back."""
+    return lambda: max(scheduler.state.now, pace.scheduler_time(wall()))
 
 
 def _controller_id(store: Store) -> str:

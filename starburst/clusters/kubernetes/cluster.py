@@ -16,6 +16,7 @@ from starburst.clusters.kubernetes.manifest import namespace_of, restarts_in_pla
 from starburst.clusters.kubernetes.object_writer import ObjectWriter
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.runs.complaints import Complaint, complaint
+from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings
@@ -69,7 +70,8 @@ class KubernetesCluster:
         self._early: list[Event] = []
         self._report: Report = self._early.append
         identity = RunIdentity(desk, options.controller, options.tenancy.namespace)
-        self._registry = RunRegistry(identity, self._restarts)
+        self._end_times = EndTimes(options.clock, options.scheduler_time)
+        self._registry = RunRegistry(identity, self._restarts, self._end_times)
         self._writer = ObjectWriter(desk, self._registry, options, self._tell, self._follow)
         self._watcher: ClusterWatcher | None = None
         #: Namespaces in which runs were started by this process.
@@ -150,7 +152,7 @@ class KubernetesCluster:
             status_writer=status_writer,
             adoption=adoption,
             sweeper=sweeper,
-            vanished=Vanished(api, self._writer.object_of),
+            vanished=Vanished(api, self._writer.object_of, self._end_times),
             report=report,
         )
         try:

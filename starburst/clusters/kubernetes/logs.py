@@ -19,7 +19,7 @@ from starburst.domain.job import Adopted, Workload
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
-from starburst.kube.objects import OVER
+from starburst.kube.pods.outcome import OVER
 from starburst.kube.resources import PODS, Object
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.supervisor.line_times import EVERY_S, NAME, note_time

@@ -21,7 +21,8 @@ from starburst.clusters.kubernetes.manifest import (
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.refusals import is_final, is_full, words
 from starburst.clusters.kubernetes.runs.identity import RunKey
-from starburst.clusters.kubernetes.runs.registry import RunObject, RunRegistry
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.run_object import RunObject
 from starburst.clusters.kubernetes.submitter_rights import impersonation_of, not_entitled
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted

@@ -38,5 +38,7 @@ class ClusterOptions:
     reporting: ReportVariables = lambda _run: {}
     #: Epoch seconds.
     clock: Callable[[], float] = time.time
+    #: Scheduler seconds at a past time in epoch seconds.
+    scheduler_time: Callable[[float], float] = float
     #: None: no other Starburst is looked for.
     lease: LeaseOptions | None = None

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from starburst.kube.resources import Object
 
+#: Phases of a pod that is over.
+OVER = ("Succeeded", "Failed")
 #: The reason of a pod that is called Succeeded although a container of it never ran.
 NEVER_RAN = "NeverRan"
 #: Reasons of containers with which nothing is wrong.
@@ -13,12 +15,16 @@ USUAL = frozenset({"Completed", "ContainerCreating", "PodInitializing"})
 
 
 class PodOutcome(NamedTuple):
-    """The outcome so far. `exit_code` is the highest of the ended containers, None while none has ended."""
+    """The outcome so far. `exit_code` is the highest of the ended containers, None while none has ended.
+
+    `ended_at` is when the last container of a pod that is over ended, as the API writes it; "" if not known.
+    """
 
     phase: str
     exit_code: int | None
     reason: str
     message: str
+    ended_at: str = ""
 
 
 def outcome(spec: Object, status: Object) -> PodOutcome:
@@ -69,7 +75,22 @@ def outcome(spec: Object, status: Object) -> PodOutcome:
         None if worst is None else _code(worst),
         status.get("reason") or told.get("reason") or "",
         status.get("message") or told.get("message") or "",
+        _last_end(status) if phase in OVER else "",
     )
+
+
+def _last_end(status: Object) -> str:
+    """Unknown if one container has an end without a time, may still run, or was to run once more."""
+    last = ""
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(field) or ():
+            state = container.get("state") or {}
+            end = state.get("terminated")
+            if end is not None and end.get("finishedAt"):
+                last = max(last, end["finishedAt"])
+            elif end is not None or "running" in state or container.get("lastState"):
+                return ""
+    return last
 
 
 def _never_ran(container: Object) -> bool:

@@ -71,8 +71,8 @@ def exit_of(said: object) -> Exit | None:
         _is_number(said["signal"], 1, MAX_SIGNAL),
         isinstance(said["ended_by"], str) and said["ended_by"] in ENDERS,
         _is_message(said["message"]),
-        _is_time(said["started_at"]),
-        _is_time(said["ended_at"]),
+        is_time(said["started_at"]),
+        is_time(said["ended_at"]),
     )
     return Exit(**said) if all(checks) else None
 
@@ -91,5 +91,6 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= MAX_MESSAGE and (not value or value.isprintable())
 
 
-def _is_time(value: Any) -> bool:
+def is_time(value: Any) -> bool:
+    """Whether a decoded JSON value is a time in epoch seconds."""
     return type(value) in (int, float) and 0 <= value <= MAX_TIME  # NaN is neither

@@ -72,8 +72,7 @@ class Supervisor:
         self.pid = 0
         self.status: int | None = None  # of the main process, once it has ended
         self.ended_by = ITSELF
-        self.started_at, self.started = time.time(), boottime()
-        self.ended = self.started
+        self.started = self.ended = boottime()
         self.kill_time = math.inf
         limit_s = self.spec["time_limit_s"]
         self.limit_time = math.inf if limit_s is None else time.monotonic() + limit_s
@@ -268,15 +267,20 @@ class Supervisor:
         return str(said["message"])
 
     def _write_exit(self, code: int | None, message: str) -> None:
-        """`code` is negative for a signal, as Python has it; the file has it as shells do."""
+        """`code` is negative for a signal, as Python has it; the file has it as shells do.
+
+        Its times are those of the wall's clock as it is now: one that was set since the start tells no other
+        end, nor another duration.
+        """
         killed = code is not None and code < 0
+        epoch = time.time() - boottime()
         exit_ = Exit(
             exit_code=128 - code if code is not None and killed else code,
             signal=-code if code is not None and killed else None,
             ended_by=self.ended_by,
             message=message,
-            started_at=self.started_at,
-            ended_at=self.started_at + (self.ended - self.started),
+            started_at=epoch + self.started,
+            ended_at=epoch + self.ended,
         )
         self.exit.write(asdict(exit_))
 

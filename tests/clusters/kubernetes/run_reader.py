@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunIdentity
-from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.registry import WALL, RunRegistry
 from starburst.core.model.events import Event, RunEnd, RunEnded
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
@@ -17,8 +18,8 @@ ADOPTED = {names.ADOPTED: "true"}
 class Reader:
     """A book, fed with the states of objects in their order; None takes the last one away."""
 
-    def __init__(self, *, restarts: bool = False) -> None:
-        self.book = RunRegistry(RunIdentity(FakeDesk(), ME, "ns"), lambda _: restarts)
+    def __init__(self, *, restarts: bool = False, end_times: EndTimes = WALL) -> None:
+        self.book = RunRegistry(RunIdentity(FakeDesk(), ME, "ns"), lambda _: restarts, end_times)
         self._last: dict[str, View] = {}
 
     def see(self, *views: View) -> list[Event]:

@@ -100,6 +100,7 @@ class Scene:
         self.reports: list[Event] = []
         self._watching: asyncio.Task[None] | None = None
         self._began = 0.0
+        world.clock = self._clock
         self.reborn()
 
     # Starburst.

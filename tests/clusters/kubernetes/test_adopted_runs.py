@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from starburst.clusters.kubernetes.runs.registry import DELETED
+from starburst.clusters.kubernetes.runs.run_object import DELETED
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import PodView

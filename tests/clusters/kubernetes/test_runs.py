@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starburst.clusters.kubernetes.runs.identity import adopted_id
-from starburst.clusters.kubernetes.runs.registry import DELETED
+from starburst.clusters.kubernetes.runs.run_object import DELETED
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import JobView, PodView

@@ -8,6 +8,7 @@ import pytest
 
 from starburst.domain.job import Phase
 from starburst.kube import names
+from starburst.kube.recorder import api_time
 from starburst.kube.resources import EVENTS, JOBS
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, play
 
@@ -97,6 +98,7 @@ def test_of_one_that_somebody_deleted_after_its_end_the_events_tell(
         if end is not None:
             ended = scene.reports_of(job_id)
             assert [(each.end.value, each.exit_code) for each in ended] == [end]
+            assert [each.ended_at for each in ended] == [pytest.approx(scene.world.clock() - HOUR_S, abs=30)]
             assert scene.cancels == []
         else:
             assert scene.ends == []
@@ -104,6 +106,9 @@ def test_of_one_that_somebody_deleted_after_its_end_the_events_tell(
             assert (job_id, 1) not in scene.synced[-1].known
 
     play(tmp_path, act, minor="31")
+
+
+HOUR_S = 3600.0
 
 
 def an_event(scene: Scene, name: str, uid: str, reason: str) -> None:
@@ -116,5 +121,6 @@ def an_event(scene: Scene, name: str, uid: str, reason: str) -> None:
         "reason": reason,
         "type": "Normal",
         "message": "m",
+        "lastTimestamp": api_time(scene.world.clock() - HOUR_S),
     }
     scene.world.add(EVENTS, event)

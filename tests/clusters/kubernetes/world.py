@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from starburst.kube import names
 from starburst.kube.api import STRATEGIC, Api
 from starburst.kube.objects import is_copy
+from starburst.kube.recorder import api_time
 from starburst.kube.resources import JOBS, NODES, PODS
 from tests.kube_unit.server import Asked, FakeServer, Watcher
 from tests.kube_unit.store import Address, Object, RefusedError
@@ -41,6 +43,8 @@ class World(FakeServer):
         self.chakra = self.controller = True
         #: What containers wait for instead of beginning: reason and message.
         self.waits_for: tuple[str, str] | None = None
+        #: Of all nodes, epoch seconds.
+        self.clock: Callable[[], float] = time.time
         #: What should never be: two pods of one rank that run.
         self.broken: list[str] = []
         #: Every pod that ever ran: owner or own name, attempt, node.
@@ -255,7 +259,9 @@ class World(FakeServer):
 
     def end_pod(self, pod: Object, code: int, reason: str = "") -> None:
         """Its container exits; or, with a reason, the kubelet throws it out."""
-        ended = [{"name": "main", "state": {"terminated": {"exitCode": code, "reason": "Error"}}}]
+        ended_at = api_time(self.clock())
+        end = {"exitCode": code, "reason": "Error", "finishedAt": ended_at}
+        ended = [{"name": "main", "state": {"terminated": end}}]
         status: Object = {"phase": "Failed" if code else "Succeeded", "containerStatuses": ended}
         if reason:
             status = {"phase": "Failed", "reason": reason, "message": "low on memory"}

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError
-from starburst.kube.objects import timestamp
 from starburst.kube.recorder import ObjectReference
-from starburst.kube.resources import EVENTS, Object
+from starburst.kube.resources import EVENTS, Object, timestamp
 
 
 class Complaint(NamedTuple):

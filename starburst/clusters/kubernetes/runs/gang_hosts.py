@@ -10,7 +10,8 @@ import asyncio
 import structlog
 
 from starburst.clusters.kubernetes.runs.identity import RunKey
-from starburst.clusters.kubernetes.runs.registry import RunObject, RunRegistry
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.run_object import RunObject
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from starburst.clusters.kubernetes.runs.complaints import Complaint
 from starburst.clusters.kubernetes.runs.evictions import why_out
-from starburst.clusters.kubernetes.runs.registry import RunObject
+from starburst.clusters.kubernetes.runs.run_object import RunObject
 from starburst.kube import names
 from starburst.kube.objects import JobView, NodeView, PodView
 

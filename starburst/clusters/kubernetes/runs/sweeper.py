@@ -17,7 +17,8 @@ import structlog
 from starburst.clusters.kubernetes.adoption.holds import SUSPENDED_BY_USER
 from starburst.clusters.kubernetes.runs.complaints import Complaint
 from starburst.clusters.kubernetes.runs.identity import RunKey
-from starburst.clusters.kubernetes.runs.registry import RunObject, RunRegistry
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.run_object import RunObject
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings, Stall, why_stalled, why_stays
 from starburst.core.model.events import RunEnd, RunStalled
 from starburst.core.model.jobs import JobRecord

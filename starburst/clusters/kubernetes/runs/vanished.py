@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from starburst.clusters.kubernetes.runs.complaints import events_of
+from starburst.clusters.kubernetes.runs.complaints import events_of, last_at
+from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunKey
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.kube.api import Api
@@ -35,9 +36,12 @@ FAILED = (
 class Vanished:
     """Asks the server; `where` gives kind, namespace and name of a run's object."""
 
-    def __init__(self, api: Api, where: Callable[[RunKey], tuple[str, str, str]]) -> None:
+    def __init__(
+        self, api: Api, where: Callable[[RunKey], tuple[str, str, str]], end_times: EndTimes
+    ) -> None:
         self._api = api
         self._where = where
+        self._end_times = end_times
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def ends(self, keys: Iterable[RunKey], uids: dict[str, str]) -> list[RunEnded]:
@@ -51,24 +55,24 @@ class Vanished:
             while kind == "Job":
                 try:
                     found = await events_of(self._api, namespace, f"involvedObject.name={name}")
-                    return _end_of(key, (each for each in found if _is_about(each, kind, uid)))
+                    return self._end_of(key, (each for each in found if _is_about(each, kind, uid)))
                 except (ApiError, ApiUnreachableError) as error:
                     log.warning("end-unknown", job=key[0], error=str(error))
                 await asyncio.sleep(PAUSE_S)
+        return None
+
+    def _end_of(self, key: RunKey, events: Iterable[Object]) -> RunEnded | None:
+        for event in events:
+            reason, message = event.get("reason"), event.get("message") or ""
+            at = self._end_times.told(last_at(event))
+            if reason == COMPLETED:
+                return RunEnded(*key, RunEnd.EXITED, 0, ended_at=at)
+            if reason in FAILED:
+                end = RunEnd.OUT_OF_TIME if reason == OUT_OF_TIME else RunEnd.EXITED
+                return RunEnded(*key, end, 1, f"{reason}: {message}", ended_at=at)
         return None
 
 
 def _is_about(event: Object, kind: str, uid: str) -> bool:
     about = event.get("involvedObject") or {}
     return about.get("kind") == kind and (not uid or about.get("uid") == uid)
-
-
-def _end_of(key: RunKey, events: Iterable[Object]) -> RunEnded | None:
-    for event in events:
-        reason, message = event.get("reason"), event.get("message") or ""
-        if reason == COMPLETED:
-            return RunEnded(*key, RunEnd.EXITED, 0)
-        if reason in FAILED:
-            end = RunEnd.OUT_OF_TIME if reason == OUT_OF_TIME else RunEnd.EXITED
-            return RunEnded(*key, end, 1, f"{reason}: {message}")
-    return None
