@@ -7,9 +7,12 @@ exclusive lock covers bytes of the database file from 2^30 on.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 TABLE = Path("/proc/locks")
+#: Looks at the table until the lock is in it.
+LOOKS = 3
 WAL_WRITE_BYTE = 120
 PENDING_BYTE = 1 << 30
 
@@ -18,6 +21,11 @@ def holder(database: Path) -> str | None:
     """The holder, such as "pid 12 (sqlite3)"; None if the lock is free or /proc/locks cannot be read."""
     places = {_inode(Path(f"{database}-shm")): WAL_WRITE_BYTE, _inode(database): PENDING_BYTE}
     places.pop(None, None)
+    # The kernel gives the table out a page at a time: locks that come and go meanwhile may hide others.
+    return next(filter(None, (_in_table(places) for _ in range(LOOKS))), None)
+
+
+def _in_table(places: Mapping[str | None, int]) -> str | None:
     try:
         lines = TABLE.read_text().splitlines()
     except OSError:
