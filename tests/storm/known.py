@@ -20,7 +20,6 @@ class Known:
         self._ends, self._over = dict(verdict.ends), dict(storm.marks.over)
         self._decisions, self._phases = Counter(verdict.decisions), dict(verdict.phases)
         self._starvation = deepcopy(verdict.starvation)
-        self._machines = {vm.cluster for vm in storm.cloud.vms}
 
     def is_all(self) -> None:
         """What came after it is in no store any more, though it may live."""
@@ -29,9 +28,10 @@ class Known:
         verdict.applied_since |= users.asked.keys() - self._asked
         verdict.put_back_at = self._storm.loop.time()
         verdict.ends, marks.over = self._ends, self._over
+        rented_since = verdict.decisions.keys() - self._decisions.keys()
+        verdict.unbilled |= {name for name in rented_since if name.startswith("i-")}
         verdict.decisions = self._decisions
         verdict.phases.clear()  # the users look at it, too
         verdict.phases |= self._phases
         verdict.starvation = self._starvation
-        verdict.unbilled |= {vm.cluster for vm in self._storm.cloud.vms} - self._machines
         self._storm.broker.begin_anew()

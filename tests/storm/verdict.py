@@ -135,7 +135,7 @@ class Verdict:
                 .for_seconds(max(0.0, (vm.ended_at or now) - max(began, vm.made_at)))
                 .micro_usd
                 for vm in self._storm.cloud.vms
-                if vm.cluster not in self.unbilled
+                if not vm.cluster.endswith(tuple(self.unbilled))
             )
             if spent > 1.02 * 1e6 * float(cap.usd):
                 self.wrong.append(f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}")
@@ -318,8 +318,7 @@ class Verdict:
             ]
         records = queries.instance_records(store, include_ended=True)
         books = {record.id: record.micro_usd for record in records if record.micro_usd}
-        unbilled = {naming.instance_id(cluster) or cluster for cluster in self.unbilled}
-        names = (bills.keys() - unbilled) | books.keys()
+        names = (bills.keys() - self.unbilled) | books.keys()
         self.checked["bills"] += len(names)
         for name in sorted(names):
             ours, theirs = books.get(name, 0), bills.get(name, [(0, 0)])
