@@ -100,7 +100,6 @@ class Scene:
         self.reports: list[Event] = []
         self._watching: asyncio.Task[None] | None = None
         self._began = 0.0
-        world.clock = self._clock
         self.reborn()
 
     # Starburst.
@@ -352,6 +351,7 @@ async def staged(logs: Path, *, minor: str = "20") -> AsyncIterator[Scene]:
         for name in ("n0", "n1"):
             world.add_node(name)
         scene = Scene(world, FakeDesk(), logs)
+        world.clock = scene._clock
         try:
             yield scene
         finally:
