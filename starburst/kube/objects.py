@@ -8,11 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from sys import intern
 
 from starburst.domain.constraints import Rules, Taint
-from starburst.domain.gpu_types import gpu_type
 from starburst.domain.resources import Others, Resources
 from starburst.kube import names
 from starburst.kube.interning import interned, interned_dict
@@ -23,7 +21,7 @@ from starburst.kube.resources import JOBS, PODS, Object, Resource, timestamp
 from starburst.kube.volumes.views import ClaimUse, claims_of
 from translator.declared_features import declared
 from translator.manifests.amounts import GPUS
-from translator.manifests.gpus import LABELS
+from translator.manifests.gpus import gpu_type_of
 from translator.manifests.manifest import MANAGED_BY_US
 from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_requests, unsupported_demands
 
@@ -324,14 +322,6 @@ def others(found: Mapping[str, int]) -> Others:
     """The amounts that have no field of their own, by name."""
     own = ("cpu", "memory", *GPUS)
     return tuple(sorted((name, amount) for name, amount in found.items() if name not in own))
-
-
-def gpu_type_of(labels: Mapping[str, str]) -> str:
-    """The GPU type that a node's labels name; "" if none does."""
-    return next((kind for label in LABELS if label in labels and (kind := _kind(labels[label]))), "")
-
-
-_kind = lru_cache(maxsize=1024)(gpu_type)
 
 
 def is_copy(metadata: Object) -> bool:

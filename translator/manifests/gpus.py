@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
+
 from starburst.domain.gpu_types import gpu_type
 from translator.field import Field
 
@@ -51,3 +54,11 @@ def split_selector(selector: Field, gpus: int) -> tuple[str, tuple[tuple[str, st
         else:
             kind = named
     return kind, tuple(sorted(others))
+
+
+def gpu_type_of(labels: Mapping[str, str]) -> str:
+    """The GPU type that a node's labels name; "" if none does."""
+    return next((kind for label in LABELS if label in labels and (kind := _kind(labels[label]))), "")
+
+
+_kind = lru_cache(maxsize=1024)(gpu_type)

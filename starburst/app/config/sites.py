@@ -39,11 +39,11 @@ from starburst.domain.gpu_types import gpu_type
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
-from starburst.kube.objects import gpu_type_of
 from translator.carried import CloudStorage
 from translator.embedded_nodes import node_labels
 from translator.field import Field as ManifestField
 from translator.field import ManifestReport
+from translator.manifests.gpus import gpu_type_of
 from translator.manifests.pod_security import RESTRICTED
 from translator.tasks.storage.cloud_volumes import read_stores
 
