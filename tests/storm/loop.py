@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
 from heapq import heapify, heappop, heappush
 from random import Random
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from bench.virtual import VirtualLoop
 
@@ -39,6 +41,8 @@ class StormLoop(VirtualLoop):
         #: What the dead would have done next, and what they wait for.
         self._undone: list[tuple[Any, Any, Context]] = []
         self._unanswered: list[asyncio.Future[Any]] = []
+        #: Tasks by life, as long as somebody else holds them.
+        self._tasks: defaultdict[int, WeakSet[asyncio.Task[Any]]] = defaultdict(WeakSet)
         self._draw = Random(f"{seed}/threads")
         self._answered_at = start
         super().__init__(start)
@@ -65,6 +69,16 @@ class StormLoop(VirtualLoop):
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
+
+    def create_task(self, coro: Any, **more: Any) -> asyncio.Task[Any]:
+        """As asyncio's."""
+        task: asyncio.Task[Any] = super().create_task(coro, **more)
+        self._tasks[LIFE.get()].add(task)
+        return task
+
+    def tasks_of(self, life: int) -> list[asyncio.Task[Any]]:
+        """What a life does."""
+        return [*self._tasks.pop(life, ())]
 
     def _drop_cancelled(self) -> None:
         kept = []

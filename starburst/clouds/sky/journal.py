@@ -7,6 +7,8 @@ written; the stored field names are a format and do not change.
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -102,3 +104,21 @@ def _epoch(journal: Path) -> int:
 def body_of(journal: Journal, key: str) -> dict[str, Any]:
     """The fields of an entry, without the key that is stored with them."""
     return {name: value for name, value in journal.get(key).items() if name != "key"}
+
+
+def fields_of(entry: object) -> dict[str, Any]:
+    """What is stored of a dataclass: its fields, and those of dataclasses in them. Dictionaries are not copied,
+    of which `asdict` makes deep copies for half of the time that writing an entry takes."""
+    found: dict[str, Any] = {name: _stored(getattr(entry, name)) for name in _names(type(entry))}
+    return found
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_stored(each) for each in value]
+    return fields_of(value) if is_dataclass(value) else value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))

@@ -201,8 +201,9 @@ class FakeSky:
 
     def vm(self, cluster: str) -> Vm:
         cluster, _, node = cluster.replace("-boot", "-node").partition("-node")
+        now = wall()
         for vm in self.alive(cluster):
-            vm.settle(wall())
+            vm.settle(now)
         vms = [vm for vm in self.alive(cluster) if vm.node == int(node or 0)]
         if not vms or not vms[0].plugged or vms[0].stopped_at is not None:
             raise SkyUnreachableError(f"{cluster}: timed out")

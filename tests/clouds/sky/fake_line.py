@@ -135,8 +135,9 @@ class Line:
         await asyncio.sleep(CALL_S)
         if not self.sky.cloud_up:
             raise SkyUnreachableError("the cloud answers 500")
-        for vm in self.sky.vms:
-            vm.settle(wall())
+        now = wall()
+        for vm in self.sky.alive():
+            vm.settle(now)
         return self.sky.vms if self.sky.cloud_sees else []
 
     async def rate(self, status: ClusterStatus) -> Money | None:

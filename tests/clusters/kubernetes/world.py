@@ -49,7 +49,7 @@ class World(FakeServer):
         self.broken: list[str] = []
         #: Every pod that ever ran: owner or own name, attempt, node.
         self.ran: list[tuple[str, str, str]] = []
-        self._under_way: set[tuple[str, str]] = set()
+        self._under_way: set[tuple[object, ...]] = set()
         self._queue: asyncio.Queue[Object | bytes | None] = asyncio.Queue()
 
     async def __aenter__(self) -> World:
@@ -116,7 +116,8 @@ class World(FakeServer):
             return
         if _condition(job, "Complete") or _condition(job, "Failed"):
             ttl_s = spec.get("ttlSecondsAfterFinished")
-            if ttl_s is not None:
+            if ttl_s is not None and ("ttl", metadata["uid"], ttl_s) not in self._under_way:
+                self._under_way.add(("ttl", metadata["uid"], ttl_s))
                 asyncio.get_running_loop().call_later(ttl_s, self._take_away, job, ttl_s)
             return
         if "startTime" not in status:

@@ -198,6 +198,7 @@ class ModelCluster(World):
         version = {"resourceVersion": str(self.store.version)}
         watcher.queue.put_nowait({"type": "BOOKMARK", "object": {"metadata": version}})
         watcher.queue.put_nowait(None)
+        self.watchers.discard(watcher)  # who died never reads that
 
     # What runs.
 

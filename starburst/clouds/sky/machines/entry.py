@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from starburst.clouds.sky.access.ports import Access, InstanceRef
-from starburst.clouds.sky.journal import Journal, body_of
+from starburst.clouds.sky.journal import Journal, body_of, fields_of
 from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
@@ -124,7 +124,7 @@ class MachineEntry:
 
 def save_machine(journal: Journal, entry: MachineEntry) -> None:
     """Write the entry of a machine."""
-    journal.put(_key(entry), {"key": _key(entry), **asdict(entry)})
+    journal.put(_key(entry), {"key": _key(entry), **fields_of(entry)})
 
 
 def load_machines(journal: Journal) -> dict[str, MachineEntry]:

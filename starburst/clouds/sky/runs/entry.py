@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePosixPath
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from pydantic import TypeAdapter
 
-from starburst.clouds.sky.journal import Journal, body_of
+from starburst.clouds.sky.journal import Journal, body_of, fields_of
 from starburst.clouds.sky.machines.naming import run_name
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.runs.files import directory_name
@@ -110,7 +110,7 @@ class RunEntry:
 def save_run(journal: Journal, entry: RunEntry) -> None:
     """Write the entry of a run."""
     key = _key(entry)
-    journal.put(key, {"key": key, **asdict(entry)})
+    journal.put(key, {"key": key, **fields_of(entry)})
 
 
 def drop_run(journal: Journal, entry: RunEntry) -> None:
