@@ -167,7 +167,7 @@ PLANTED = {
         "starburst.store.store:Store._put",
         "[rows.action(item) for item in asked.values()]",
         "[]",
-        (2, 14, 0.125, ("killed", "crash-after-commit")),
+        (25, 14, 0.125, ("killed", "crash-after-commit")),
     ),
     "requests-not-taken": Planted(
         "a request stays in the store after its step",
@@ -217,14 +217,14 @@ PLANTED = {
         f"{_SKY}.machines.teardown:clear",
         "if await _nothing_left(machine, observer):",
         "if True:",
-        (1, 14, 0.125, ("sky-forgets", "tags-lost", "spot-taken", "ended-by-hand")),
+        (2, 14, 0.125, ("sky-forgets", "tags-lost", "spot-taken", "ended-by-hand")),
     ),
     "launch-under-way-forgotten": Planted(
         "an end does not wait for a launch that is under way",
         f"{_SKY}.lifecycle:live",
         "while starting is not None and not starting.done():",
         "while False:",
-        (34, 30, 0.1, ("regretted", "sky-slow")),
+        (39, 30, 0.1, ("regretted", "sky-slow")),
     ),
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
@@ -287,7 +287,7 @@ PLANTED = {
         f"{_KUBE}.runs.run_object:RunObject.end",
         "        if self.active:\n            return None\n",
         "",
-        (1, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
+        (10, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
     ),
     "started-when-created": Planted(
         "a run on the cluster counts as started without a pod",
@@ -301,6 +301,7 @@ PLANTED = {
         f"{_LIFE}:_exited",
         "if event.exit_code == 0:",
         "if event.exit_code is not None:",
+        (6, 6, 0.05, ()),
     ),
     "one-retry-too-many": Planted(
         "a failed command is tried once more than asked for",
@@ -369,7 +370,7 @@ PLANTED = {
         "starburst.store.leader:epoch_fence",
         "if conn.scalar(_epoch) != epoch:",
         "if False:",
-        (1, 8, 0.1, ("leader-stopped",)),
+        (2, 8, 0.1, ("leader-stopped",)),
     ),
     "acts-without-lead": Planted(
         "who has lost the lead goes on to ask sites",

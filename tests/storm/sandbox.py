@@ -30,7 +30,7 @@ from tests.storm.model.http import inline
 START = 1_767_571_200.0
 #: Looks that in hours of virtual time mostly find nothing are this far apart instead; wall seconds.
 LOOKS = {
-    "starburst.app.daemon.controller.POLL_S": 180.0,
+    "starburst.app.daemon.controller.POLL_S": 60.0,
     "starburst.app.daemon.controller.REAP_S": 600.0,
     "starburst.app.daemon.controller.PRUNE_S": 4 * 3600.0,
     "starburst.app.daemon.cron_ticker.LOOK_S": 1800.0,
@@ -128,9 +128,9 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         "starburst.web.submission_limits.shared": _Reader,
         "anyio.to_thread.run_sync": inline,
         "starburst.clouds.sky.attendance.PAUSES_S": {
-            Activity.CHANGING: 10.0,
-            Activity.STEADY: 120.0,
-            Activity.NONE: 180.0,
+            Activity.CHANGING: 5.0,
+            Activity.STEADY: 45.0,
+            Activity.NONE: 60.0,
         },
         # It asks the server in a loop of its own, in a thread of the API.
         "starburst.app.jobs.submitting._taken_by_the_server": lambda _config, _answer, found: found,

@@ -107,8 +107,10 @@ def body_of(journal: Journal, key: str) -> dict[str, Any]:
 
 
 def fields_of(entry: object) -> dict[str, Any]:
-    """What is stored of a dataclass: its fields, and those of dataclasses in them. Dictionaries are not copied,
-    of which `asdict` makes deep copies for half of the time that writing an entry takes."""
+    """What is stored of a dataclass: its fields, and those of dataclasses in them.
+
+    Dictionaries are not copied: the deep copies that `asdict` makes take half the time of writing an entry.
+    """
     found: dict[str, Any] = {name: _stored(getattr(entry, name)) for name in _names(type(entry))}
     return found
 
