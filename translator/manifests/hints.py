@@ -243,10 +243,8 @@ def _gpu_type(field: Field) -> str:
     """One type, or several with commas between them."""
     kinds = [gpu_type(part) for part in (field.text() or "").split(",")]
     if field.value is not None and not all(kinds):
-        several = "names" if len(kinds) == 1 else "has a part that names"
-        field.refuse(f"{several} no model of a GPU; write one such as A100, A100-80GB or L4, or A100,H100")
-        return ""
-    return either(kinds)
+        field.refuse("names no model of a GPU; write one such as A100 or A100-80GB, or several: A100,H100")
+    return either(filter(None, kinds))
 
 
 def _infra(field: Field) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The alternatives of a SkyPilot task (`any_of`, `ordered`) as one: those that a job can take any of.
 
-A job names GPU types, places, and spot machines or others, and takes any of the types in any of the places. Of
-the alternatives those are kept, from the first one on, that come to this; the others are left out with a note.
+A job names GPU types, places, and spot machines or others, and takes any of the types in any of the places.
+Of the alternatives those are kept, from the first one on, that come to this; the others are left out with a
+note.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from translator.kinds.gpu_request import GpuRequest
 #: The place of an alternative that is the cluster itself.
 HOME = "kubernetes"
 ORDER = "the order is not kept: at home the first with room is taken, in the cloud the cheapest"
+EITHER_PRICE = "spot machines and others will do; a translated task asks for others alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ _Cell = tuple[str, str, bool | None]
 
 def joined(listed: Sequence[tuple[Field, SkyResources]]) -> SkyResources:
     """One for all alternatives, each with its place in the task; those that cannot join are noted."""
-    (_, first), *others = listed
+    (place, first), *others = listed
     kept = [first]
     waiting: list[tuple[Field, SkyResources]] = []
     for where, other in others:
@@ -72,13 +74,17 @@ def joined(listed: Sequence[tuple[Field, SkyResources]]) -> SkyResources:
         else:
             waiting.append((where, other))
     if _is_product([first, *(other for _, other in waiting)]):
-        return _union([first, *(other for _, other in waiting)])
+        kept += [other for _, other in waiting]
+        waiting = []
     for where, other in waiting:
         if _is_product([*kept, other]):
             kept.append(other)
         else:
             where.note("is left out: a job takes any of its GPU types in any of its places, spot or not")
-    return _union(kept)
+    found = _union(kept)
+    if found.spot is None and any(each.spot for each in kept):
+        place.note(EITHER_PRICE)
+    return found
 
 
 def _differing(first: SkyResources, other: SkyResources) -> list[str]:
