@@ -1,4 +1,4 @@
-"""Alternatives of a SkyPilot task: several accelerators, `any_of` and `ordered`, as one job that takes any."""
+"""Alternatives of a SkyPilot task: several accelerators, `any_of` and `ordered`, as one job."""
 
 from __future__ import annotations
 
