@@ -8,6 +8,7 @@ from sim.errors import SimulationError
 from sim.packing.inputs import PackedJob
 from sim.readers.problems import SHOWN
 from starburst.domain.cloud import Offer
+from starburst.domain.gpu_types import takes
 from starburst.domain.job import Task
 from starburst.policy.packing.packers.none import holds, lacking
 from starburst.policy.packing.plan import Plan, Situation
@@ -73,7 +74,7 @@ def _check_room(name: str, offer: Offer, tasks: Sequence[Task]) -> None:
         raise PlanError(f"{name}: {offer.name} for nobody")
     for task in tasks:
         demand = task.demand(offer.family)
-        if demand is None or (demand.gpus and demand.gpu_type not in ("", has.gpu_type)):
+        if demand is None or (demand.gpus and not takes(demand.gpu_type, has.gpu_type)):
             raise PlanError(f"{name}: task {task.key} does not run on {offer.name}")
         gpus, cpu_milli = gpus + demand.gpus, cpu_milli + demand.cpu_milli
         memory_mib += demand.memory_mib

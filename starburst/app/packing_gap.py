@@ -76,7 +76,7 @@ def question(
     if not tasks or not any(machine.rate.micro_usd for machine in machines):
         return None
     counted = sorted(tasks.items(), key=repr)
-    zones = dict.fromkeys(rules.zone for (_, rules), _ in counted if rules.zone)
+    zones = dict.fromkeys(zone for (_, rules), _ in counted for zone in rules.zones)
     listed = _may_be_rented(dashboard_queries.offers(conn), zones, ceiling)
     return GapQuestion(tuple((*ask, n) for ask, n in counted), (*listed, *_as_rented(machines, listed)))
 

@@ -102,6 +102,18 @@ class OfferRules:
     #: What node selector and affinity of the manifest require: one of these terms must hold. Empty demands a
     #: machine of the common kind.
     requires: tuple[Term, ...] = ()
+    #: Further places that will do, each as cloud, region and zone.
+    elsewhere: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def places(self) -> tuple[tuple[str, str, str], ...]:
+        """The places of which any will do, each as cloud, region and zone."""
+        return (self.cloud, self.region, self.zone), *self.elsewhere
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The zones that are named among its places."""
+        return tuple(zone for _, _, zone in self.places if zone)
 
     def admits(self, offer: Offer) -> bool:
         """Whether the job may run on an instance of this offer."""
@@ -128,8 +140,8 @@ class OfferRules:
         if not any(map(self.meets, offers)):
             return f"no offer that holds it {machine_facts.shown(self.requires)}"
         offers = [offer for offer in offers if self.meets(offer)]
-        place = "/".join(part or "*" for part in (self.cloud, self.region, self.zone)).removesuffix("/*")
-        place = place.removesuffix("/*")
+        names = ("/".join(part or "*" for part in each) for each in self.places)
+        place = " or ".join(name.removesuffix("/*").removesuffix("/*") for name in names)
         there = [offer for offer in offers if self._is_there(offer)]
         if not there:
             return f"no offer that holds it is in {place} (starburst.io/infra)"
@@ -145,10 +157,9 @@ class OfferRules:
         return f"no {these} costs {self.ceiling}/h or less (starburst.io/max-hourly-cost); {least}"
 
     def _is_there(self, offer: Offer) -> bool:
-        return (
-            self.cloud in ("", offer.cloud)
-            and self.region in ("", offer.region)
-            and self.zone in ("", offer.zone)
+        return any(
+            cloud in ("", offer.cloud) and region in ("", offer.region) and zone in ("", offer.zone)
+            for cloud, region, zone in self.places
         )
 
     def affords(self, offer: Offer) -> bool:

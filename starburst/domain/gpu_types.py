@@ -7,6 +7,7 @@ catalogs; the makers' data sheets for memory.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 #: Maker, product line, socket and memory technology: not needed to distinguish types.
 _FILLER = re.compile(
@@ -39,6 +40,8 @@ _GIB = {
 _ARM = frozenset({"T4G", "GH200", "GB200", "GB300"})
 _OTHER_MAKERS = re.compile(r"INFERENTIA|TRAINIUM|GAUDI|TPU|QUALCOMM|XILINX|INTEL|MAX1", re.IGNORECASE)
 _AMD = re.compile(r"MI\d|RADEON", re.IGNORECASE)
+#: Between the types of a demand that takes any of several; no type has a space in its name.
+_OR = " or "
 
 
 def gpu_type(label: str) -> str:
@@ -52,6 +55,21 @@ def gpu_type(label: str) -> str:
     if _SHORT.fullmatch(model):
         model = f"RTX{model}"
     return f"{model}-{memory}" if (model, memory) in _LARGE else model
+
+
+def either(types: Iterable[str]) -> str:
+    """The types that a demand takes as its constraint, "A100 or H100"; "" is any type."""
+    return _OR.join(dict.fromkeys(types))
+
+
+def types_of(constraint: str) -> tuple[str, ...]:
+    """The types that a demand's constraint names; () is any type."""
+    return tuple(constraint.split(_OR)) if constraint else ()
+
+
+def takes(constraint: str, kind: str) -> bool:
+    """Whether a demand with this constraint takes GPUs of this type; "" is one that is not known."""
+    return constraint in ("", kind) or (_OR in constraint and kind in types_of(constraint))
 
 
 def memory_gib(kind: str) -> int | None:

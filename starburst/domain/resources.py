@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
+from starburst.domain.gpu_types import takes, types_of
 from starburst.domain.value import value
 
 MIB_PER_GIB = 1024
@@ -23,7 +25,8 @@ Others = tuple[tuple[str, int], ...]
 class Resources:
     """An amount of resources, in integers so that addition and subtraction are exact.
 
-    In a demand `gpu_type` is a constraint ("" accepts any type); in a capacity it is the type present.
+    In a demand `gpu_type` is a constraint, which `gpu_types.takes` reads: "" accepts any type, and
+    "A100 or H100" either. In a capacity it is the type present.
     A capacity without `others` (an embedded node, a rented machine) does not count them.
     """
 
@@ -75,7 +78,7 @@ class Resources:
             self.gpus <= capacity.gpus
             and self.cpu_milli <= capacity.cpu_milli
             and self.memory_mib <= capacity.memory_mib
-            and (not self.gpu_type or not self.gpus or self.gpu_type == capacity.gpu_type)
+            and (not self.gpus or takes(self.gpu_type, capacity.gpu_type))
             and (not self.others or not capacity.others or others_fit(self.others, dict(capacity.others)))
         )
 
@@ -126,6 +129,20 @@ def total(amounts: Iterable[Resources]) -> Resources:
         gpu_type = gpu_type or amount.gpu_type
         others = sum_of(others, amount.others) if amount.others else others
     return Resources(gpus, cpu_milli, memory_mib, gpu_type, others)
+
+
+def of_one_type(tasks: tuple[Resources, ...]) -> Iterator[tuple[Resources, ...]]:
+    """The demands of a gang with each GPU type that it takes, as all its GPUs are of one type; or themselves.
+
+    A gang that names no type takes any mixture.
+    """
+    constraints = {task.gpu_type for task in tasks if task.gpus}
+    kinds = types_of(constraints.pop()) if len(constraints) == 1 else ()
+    if len(kinds) < 2:
+        yield tasks
+        return
+    for kind in kinds:
+        yield tuple(replace(task, gpu_type=kind) if task.gpus else task for task in tasks)
 
 
 def of_others(free: Mapping[str, int], name: str) -> int:

@@ -44,6 +44,8 @@ def away(name: str = "a", gpus: int = 1, *, hours: float | None = None, **rules:
         ({"cloud": "aws", "region": "us-east-1", "spot": False}, "east"),
         ({"region": "us-west-2"}, "west"),
         ({"cloud": "gcp"}, "google"),
+        ({"cloud": "gcp", "elsewhere": (("aws", "us-west-2", ""),)}, "west"),
+        ({"cloud": "gcp", "elsewhere": (("", "", "us-east-1a"),)}, "east-a"),
         ({"region": "us-east-1", "zone": "us-east-1b"}, "east-spot"),
         ({"region": "us-east-1", "zone": "us-east-1a"}, "east-a"),
         ({"spot": False, "ceiling": Money.of(2)}, "west"),
@@ -60,6 +62,10 @@ def test_what_is_rented_is_the_cheapest_that_the_user_allows(rules: dict[str, An
     ("rules", "lacks"),
     [
         ({"cloud": "azure"}, "no offer that holds it is in azure (starburst.io/infra)"),
+        (
+            {"cloud": "azure", "elsewhere": (("gcp", "", "z"),)},
+            "no offer that holds it is in azure or gcp/*/z (starburst.io/infra)",
+        ),
         (
             {"cloud": "aws", "zone": "us-west-2z"},
             "no offer that holds it is in aws/*/us-west-2z (starburst.io/infra)",

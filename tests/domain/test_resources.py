@@ -25,6 +25,13 @@ def test_a_gpu_type_is_a_wish_of_a_demand_and_a_fact_of_a_capacity() -> None:
     assert Resources.of(cpus=1, gpu_type="A100").fits(NODE), "no GPU, no type to mind"
 
 
+def test_a_demand_may_take_any_of_several_gpu_types() -> None:
+    assert Resources.of(gpus=1, gpu_type="A100 or V100").fits(NODE)
+    assert not Resources.of(gpus=1, gpu_type="A100 or V100-32GB").fits(NODE)
+    assert not Resources.of(gpus=1, gpu_type="A100 or H100").fits(Resources.of(gpus=8)), "of no known type"
+    assert str(Resources.of(gpus=8, gpu_type="A100 or H100")) == "8 A100 or H100 GPUs"
+
+
 def test_people_write_cores_and_gib_and_we_keep_integers() -> None:
     assert Resources.of(cpus=0.5, memory_gib=1.5) == Resources(0, 500, 1536)
     assert Resources.of(cpus=0.0004).cpu_milli == 0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from starburst.domain.gpu_types import gpu_type
+from tests.builders import offer
 from tests.translator.manifests import errors, job, read_one
 from translator.manifests.gpus import LABELS
 
@@ -47,6 +50,40 @@ def test_a_gpu_label_becomes_the_gpu_type(label: str) -> None:
     found = read_one(job("POD/nodeSelector", {label: "Tesla-V100-SXM2-16GB", "zone": "b", "disk": "ssd"})).job
     assert found.tasks[0].gpu_type == "V100"
     assert found.node_selector == (("disk", "ssd"), ("zone", "b"))
+
+
+def naming(kinds: str, **selector: str) -> dict[str, Any]:
+    manifest = job("metadata|annotations", {"starburst.io/gpu-type": kinds})
+    manifest["spec"]["template"]["spec"]["nodeSelector"] = selector
+    return manifest
+
+
+@pytest.mark.parametrize(
+    ("kinds", "selector", "taken"),
+    [
+        ("A100", {}, "A100"),
+        ("nvidia-tesla-a100, H100", {}, "A100 or H100"),
+        ("h100,a100,NVIDIA-H100-80GB-HBM3", {}, "H100 or A100"),
+        ("A100,H100", {"accelerator": "h100"}, "H100"),
+    ],
+)
+def test_an_annotation_names_one_type_or_several(kinds: str, selector: dict[str, str], taken: str) -> None:
+    assert read_one(naming(kinds, **selector)).job.tasks[0].gpu_type == taken
+
+
+def test_an_annotation_that_names_no_type_or_another_than_the_selector_is_refused() -> None:
+    key = 'train.yaml, document 1: metadata.annotations["starburst.io/gpu-type"]'
+    told = "names no model of a GPU; write one such as A100 or A100-80GB, or several: A100,H100"
+    assert errors(naming("A100,gpu")) == [f'{key}: "A100,gpu": {told}']
+    (line,) = errors(naming("A100,H100", accelerator="t4"))
+    assert line.endswith("starburst.io/gpu-type is A100 or H100, but a node selector asks for T4")
+
+
+@pytest.mark.parametrize("kinds", ["GH200", "A100,GH200"])
+def test_types_whose_machines_have_arm_processors_may_be_rented_for_who_names_them(kinds: str) -> None:
+    arm = offer("grace", 8, gpu_type="GH200", arch="arm64")
+    assert read_one(naming(kinds)).job.offer_rules.admits(arm)
+    assert not read_one(naming("A100,H100")).job.offer_rules.admits(arm)
 
 
 def test_a_label_that_names_no_model_stays_a_selector() -> None:

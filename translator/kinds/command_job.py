@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from starburst.domain.gpu_types import types_of
 from translator.manifests.hints import PREFIX
 from translator.object_names import DNS_SUBDOMAIN
 
@@ -31,6 +32,7 @@ class CommandJob:
     working_dir: str = ""
     #: Of each task; sizes are Kubernetes quantities, "" is unsaid.
     gpus: int = 0
+    #: A constraint, as `Resources` have it.
     gpu_type: str = ""
     cpus: str = ""
     memory: str = ""
@@ -42,7 +44,8 @@ class CommandJob:
 
     def manifest(self) -> dict[str, Any]:
         """The same as a batch/v1 Job."""
-        hints = {**self.hints, **({"gpu-type": self.gpu_type} if self.gpu_type and self.gpus else {})}
+        kinds = ",".join(types_of(self.gpu_type)) if self.gpus else ""
+        hints = {**self.hints, **({"gpu-type": kinds} if kinds else {})}
         spec: dict[str, Any] = {
             "backoffLimit": 0,
             "template": {"spec": {"restartPolicy": "Never", "containers": [self._container()]}},

@@ -13,7 +13,7 @@ _REQUEST = re.compile(r"(?:(?P<type>[A-Za-z][\w.-]*)(?::(?P<of>\d{1,6}))?)|(?P<c
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """A number of GPUs, and their type by our name; "" is any."""
+    """A number of GPUs, and their type, a constraint as `Resources` have it; "" is any."""
 
     count: int = 0
     type: str = ""

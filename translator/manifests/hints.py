@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from starburst.domain.cloud import ANY_OFFER, OfferRules
-from starburst.domain.gpu_types import gpu_type
+from starburst.domain.gpu_types import either, gpu_type
 from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
 from translator.duration import seconds
@@ -109,8 +109,8 @@ _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 class MachineHints:
     """Requirements on the instance in a cloud; None leaves the choice to Starburst."""
 
-    #: "cloud", "cloud/region" or "cloud/region/zone"; an asterisk is any.
-    infra: str | None = None
+    #: Places of which any will do: "cloud", "cloud/region" or "cloud/region/zone"; an asterisk is any.
+    infra: tuple[str, ...] = ()
     use_spot: bool | None = None
     disk_gib: int | None = None
     #: Dollars per hour.
@@ -119,18 +119,23 @@ class MachineHints:
     autostop_min: int | None = None
     #: "container": in the job's image; "host": on the instance itself.
     runtime: str = "container"
-    #: Type of its GPUs, by our name; "" is any.
+    #: Constraint on the type of its GPUs, as `Resources` have it; "" is any.
     gpu_type: str = ""
 
     @property
     def offer_rules(self) -> OfferRules:
         """The offers that may be rented for the job."""
-        if self.infra is None and self.use_spot is None and self.max_hourly_cost is None:
+        if not self.infra and self.use_spot is None and self.max_hourly_cost is None:
             return ANY_OFFER
-        place = ["" if part == "*" else part for part in (self.infra or "").split("/")]
-        cloud, region, zone = [*place, "", ""][:3]
+        (cloud, region, zone), *others = map(_parts, self.infra or ("*",))
         ceiling = None if self.max_hourly_cost is None else Money.of(self.max_hourly_cost)
-        return OfferRules(cloud, region, zone, self.use_spot, ceiling)
+        return OfferRules(cloud, region, zone, self.use_spot, ceiling, elsewhere=tuple(others))
+
+
+def _parts(infra: str) -> tuple[str, str, str]:
+    """Cloud, region and zone of a place; "" is any."""
+    cloud, region, zone = [*("" if part == "*" else part for part in infra.split("/")), "", ""][:3]
+    return cloud, region, zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,22 +240,30 @@ def _machine(found: dict[str, Field]) -> MachineHints:
 
 
 def _gpu_type(field: Field) -> str:
-    kind = gpu_type(field.text() or "")
-    if field.value is not None and not kind:
-        field.refuse("names no model of a GPU; write one such as A100, A100-80GB or L4")
-    return kind
+    """One type, or several with commas between them."""
+    kinds = [gpu_type(part) for part in (field.text() or "").split(",")]
+    if field.value is not None and not all(kinds):
+        field.refuse("names no model of a GPU; write one such as A100 or A100-80GB, or several: A100,H100")
+    return either(filter(None, kinds))
 
 
-def _infra(field: Field) -> str | None:
-    where = field.text()
-    if where is None:
-        return None
-    cloud = where.partition("/")[0]
-    if cloud != "*" and cloud not in CLOUDS:
-        field.refuse(did_you_mean(cloud, CLOUDS, f"begin with * or one of {', '.join(CLOUDS)}"))
-    elif not _PLACE.fullmatch(where.removeprefix(cloud)):
-        field.refuse("write a cloud, cloud/region or cloud/region/zone, such as aws/us-east-1 or */us-east-1")
-    return where
+def _infra(field: Field) -> tuple[str, ...]:
+    """One place, or several with commas between them."""
+    text = field.text()
+    if text is None:
+        return ()
+    places = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for where in places:
+        cloud = where.partition("/")[0]
+        if cloud != "*" and cloud not in CLOUDS:
+            field.refuse(did_you_mean(cloud, CLOUDS, f"begin with * or one of {', '.join(CLOUDS)}"))
+            break
+        if not _PLACE.fullmatch(where.removeprefix(cloud)):
+            field.refuse(
+                "write a cloud, cloud/region or cloud/region/zone, such as aws/us-east-1 or */us-east-1"
+            )
+            break
+    return places
 
 
 def _disk_gib(field: Field) -> int | None:

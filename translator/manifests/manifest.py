@@ -8,6 +8,7 @@ from dataclasses import replace
 from io import StringIO
 
 from starburst.domain.cloud import OfferRules
+from starburst.domain.gpu_types import takes
 from starburst.domain.job import CloudChoice, Job, Submission
 from starburst.domain.resources import Resources
 from translator.errors import ManifestError
@@ -165,7 +166,7 @@ def _submission(
         after_start=hints.after_start,
         retries=_retries(manifest, hints.retries, tasks),
         grace_s=pod.grace_s,
-        offer_rules=_offer_rules(hints, pod),
+        offer_rules=_offer_rules(hints, pod, resources),
         workload=hints.workload,
         alone_per_s=hints.alone_per_s,
         spread=hints.spread,
@@ -180,12 +181,13 @@ def _submission(
 
 
 def _typed(resources: Resources, kind: str, metadata: Field) -> Resources:
-    """Resources with the type of GPU that an annotation names."""
+    """Resources with the types of GPUs that an annotation names; a node selector chooses among them."""
     if not kind or not resources.gpus:
         return resources
-    if resources.gpu_type not in ("", kind):
-        metadata.refuse(f"starburst.io/gpu-type is {kind}, but a node selector asks for {resources.gpu_type}")
-    return replace(resources, gpu_type=kind)
+    selected = resources.gpu_type
+    if selected and not takes(kind, selected):
+        metadata.refuse(f"starburst.io/gpu-type is {kind}, but a node selector asks for {selected}")
+    return replace(resources, gpu_type=selected or kind)
 
 
 def _check_array(spec: Field, span: IndexRange, tasks: int) -> None:
@@ -213,13 +215,13 @@ def _least_tasks(metadata: Field, wish: int, tasks: int, deciding: tuple[int, ..
     return least if wish and least < tasks else 0
 
 
-def _offer_rules(hints: JobHints, pod: Pod) -> OfferRules:
+def _offer_rules(hints: JobHints, pod: Pod, resources: Resources) -> OfferRules:
     """The annotations about machines, and what the pod requires of its place."""
     rules = hints.machine.offer_rules
     if hints.cloud is CloudChoice.NEVER:
         return rules
     any_capacity = hints.machine.use_spot is not None
-    needed = requirements(pod.place, pod.resources, amd=pod.wants_amd, any_capacity=any_capacity)
+    needed = requirements(pod.place, resources, amd=pod.wants_amd, any_capacity=any_capacity)
     return replace(rules, requires=needed) if needed else rules
 
 

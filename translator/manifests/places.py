@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from starburst.domain import machine_facts as facts
 from starburst.domain.constraints import NODE_NAME, Requirement, Term
-from starburst.domain.gpu_types import gpu_type, is_arm
+from starburst.domain.gpu_types import gpu_type, is_arm, types_of
 from starburst.domain.resources import Resources
 from translator.field import Field
 from translator.manifests.gpus import LABELS, OTHER_LABELS
@@ -167,8 +167,8 @@ def is_part(value: str) -> bool:
 def requirements(place: Place, resources: Resources, *, amd: bool, any_capacity: bool) -> tuple[Term, ...]:
     """The terms of which a rented machine must meet one; () if there are none.
 
-    `resources` names the GPU type that the selector requires. `amd`: it needs GPUs of AMD. `any_capacity`:
-    spot or on-demand was chosen otherwise.
+    `resources` name the GPU types that the selector, or an annotation, requires. `amd`: it needs GPUs of
+    AMD. `any_capacity`: spot or on-demand was chosen otherwise.
     """
     found: list[Term] = []
     for term in [term for term in place.terms if term] or ((),):  # an empty term is met by no node
@@ -176,7 +176,9 @@ def requirements(place: Place, resources: Resources, *, amd: bool, any_capacity:
         known = [each for each in known if not (any_capacity and each.key == facts.CAPACITY)]
         if amd:
             known.append(Requirement(facts.GPU_MAKER, "In", ("amd",)))
-        if any(map(is_arm, _models(known))) and all(each.key != facts.ARCH for each in known):
+        if any(map(is_arm, (*_models(known), *types_of(resources.gpu_type)))) and all(
+            each.key != facts.ARCH for each in known
+        ):
             known.append(Requirement(facts.ARCH, "In", ("amd64", "arm64")))
         counted = Requirement(facts.GPU_TYPE, "In", (resources.gpu_type,))
         found.append(tuple(each for each in known if each != counted))

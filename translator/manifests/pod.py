@@ -126,10 +126,11 @@ def read_pod(spec: Field) -> Pod:
         read_mounts(spec, container, carried.stores, in_container=in_container)
     resources = _resources(spec, container)
     gpu_type, node_selector = split_selector(spec.at("nodeSelector"), resources.gpus)
-    rules = read_rules(spec)
-    if not spec.report.native:
+    rules, place = read_rules(spec), read_place(spec)
+    if spec.report.native:  # kubelets compare every label as it is written, also that of a GPU type
+        node_selector = tuple(sorted((each.written.key, each.written.values[0]) for each in place.selector))
+    else:
         node_selector, rules = selected(node_selector), ruled(rules)
-    place = read_place(spec)
     note_assumptions(place)
     return Pod(
         resources=replace(resources, gpu_type=gpu_type),

@@ -118,8 +118,10 @@ def _wishes(
 ) -> dict[str, Any]:
     """The user's hints for the instance, under SkyPilot's names."""
     found: dict[str, Any] = {}
-    if machine.infra is not None:
-        found["infra"] = machine.infra
+    if len(machine.infra) == 1:
+        found["infra"] = machine.infra[0]
+    elif machine.infra:
+        found["any_of"] = [{"infra": place} for place in machine.infra]
     if machine.spot or hints.use_spot is not None:
         found["use_spot"] = machine.spot or bool(hints.use_spot)
     if hints.disk_gib is not None:
@@ -130,7 +132,7 @@ def _wishes(
         found["autostop"] = {"idle_minutes": hints.autostop_min, "down": True}
     for kind in ("labels", "annotations"):
         for name in found:
-            label = metadata.at(kind).at(PREFIX + name.replace("_", "-"))
+            label = metadata.at(kind).at(PREFIX + {"any_of": "infra"}.get(name, name).replace("_", "-"))
             if label.value is not None:
                 fidelity.kept(label, f"as {name}")
     return found
@@ -138,7 +140,7 @@ def _wishes(
 
 def _labels(metadata: Field, hints: MachineHints, fidelity: Fidelity) -> dict[str, str]:
     """Labels for the instance that the cloud accepts, without hints to Starburst."""
-    on_aws = (hints.infra or "").partition("/")[0] == "aws"
+    on_aws = {place.partition("/")[0] for place in hints.infra} == {"aws"}
     keys, values = (_AWS_KEY, _AWS_VALUE) if on_aws else (_LABEL_KEY, _LABEL_VALUE)
     found: dict[str, str] = {}
     for key, label in metadata.at("labels").entries().items():

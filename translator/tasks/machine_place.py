@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from starburst.domain import machine_facts as facts
 from starburst.domain.constraints import Requirement
+from starburst.domain.gpu_types import types_of
 from translator.fidelity import Fidelity
 from translator.field import ONLY_THE_CLUSTER, Field
 from translator.manifests.hints import PREFIX, MachineHints
@@ -29,13 +30,14 @@ class MachineRequest:
     spot: bool = False
     #: SkyPilot's names of the GPU types of which it may have any; () is any type.
     types: tuple[str, ...] = ()
-    infra: str | None = None
+    #: Places of which it may have any; () is any at all.
+    infra: tuple[str, ...] = ()
     instance_type: str = ""
 
 
 def read_machine_place(spec: Field, gpus: int, hints: MachineHints, fidelity: Fidelity) -> MachineRequest:
     """The requirements of a valid pod spec; each has its line in the report."""
-    types = (sky_name(hints.gpu_type),) if hints.gpu_type and gpus else ()
+    types = tuple(map(sky_name, types_of(hints.gpu_type))) if gpus else ()
     machine = MachineRequest(hints, gpus, types=types, infra=hints.infra)
     place = read_place(spec)
     for demand in place.selector:
@@ -211,19 +213,20 @@ def _instance_type(
 
 
 def _where(demand: NodeDemand, fact: Requirement, machine: MachineRequest, fidelity: Fidelity) -> None:
-    if machine.hints.infra is not None:
+    if machine.hints.infra:
         fidelity.dropped(demand.field, f"{PREFIX}infra says where")
     elif fact.operator != "In" or len(fact.values) != 1:
         fidelity.dropped(demand.field, f"a task has one place; set {PREFIX}infra")
     else:
-        parts = (machine.infra or "*").split("/")
+        parts = (machine.infra or ("*",))[0].split("/")
         cloud, region, zone = [*parts, "*", "*"][:3]
         if fact.key == facts.REGION:
             region = fact.values[0]
         else:
             zone = fact.values[0]
-        machine.infra = "/".join((cloud, region, zone)).removesuffix("/*")
-        fidelity.kept(demand.field, f"as infra: {machine.infra}")
+        place = "/".join((cloud, region, zone)).removesuffix("/*")
+        machine.infra = (place,)
+        fidelity.kept(demand.field, f"as infra: {place}")
 
 
 _JUDGES: dict[str, Callable[[NodeDemand, Requirement, MachineRequest, Fidelity], None]] = {

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from starburst.core.model.actions import Slot
 from starburst.core.parts.gpu_index import GpuIndex
 from starburst.domain.constraints import Rules
+from starburst.domain.gpu_types import takes
 from starburst.domain.job import Job, Shape
 from starburst.domain.node import Node
-from starburst.domain.resources import NOTHING, PODS, Resources, of_others, others_fit
+from starburst.domain.resources import NOTHING, PODS, Resources, of_one_type, of_others, others_fit
 from starburst.policy.placement import Amount, Score, first_fit
 
 
@@ -140,13 +141,22 @@ class Capacity:
         return slots if len(slots) == len(job.tasks) else None
 
     def place_first(self, job: Job) -> tuple[Slot, ...]:
-        """Slots for the first tasks of a gang, as many as fit now. Takes nothing."""
+        """Slots for the first tasks of a gang, as many as fit now, of one type of GPU. Takes nothing."""
+        most: tuple[Slot, ...] = ()
+        for tasks in of_one_type(job.tasks):
+            slots = self._place_first(job, tasks)
+            if len(slots) == len(tasks):
+                return slots
+            most = max(most, slots, key=len)
+        return most
+
+    def _place_first(self, job: Job, tasks: tuple[Resources, ...]) -> tuple[Slot, ...]:
         slots: list[Slot] = []
-        for rank, demand in enumerate(job.tasks):
+        for rank, demand in enumerate(tasks):
             name = self._best(demand, job, {slot.where for slot in slots} if job.spread else ())
             if name is None:
                 break
-            slots.append(Slot(rank, name, demand))
+            slots.append(Slot(rank, name, job.tasks[rank]))
             self.take(slots[-1:])  # the next tasks of the gang must not use the same resources
         self.give(slots)
         return tuple(slots)
@@ -171,9 +181,15 @@ class Capacity:
 
     def would_hold(self, job: Job, freed: Callable[[str], Resources]) -> tuple[str, ...]:
         """Nodes for a job's tasks if `freed(node)` were free as well; empty if not all of them fit."""
+        ways = (self._would_hold(job, tasks, freed) for tasks in of_one_type(job.tasks))
+        return next(filter(None, ways), ())
+
+    def _would_hold(
+        self, job: Job, tasks: tuple[Resources, ...], freed: Callable[[str], Resources]
+    ) -> tuple[str, ...]:
         names: list[str] = []
         taken: dict[str, Resources] = {}
-        for demand in job.tasks:
+        for demand in tasks:
             for name, state in self._states.items():
                 if not _suits(state.node, demand, job) or (job.spread and name in taken):
                     continue
@@ -289,7 +305,7 @@ class Capacity:
 def _suits(node: Node, demand: Resources, job: Job) -> bool:
     if not node.schedulable:
         return False
-    if demand.gpu_type and demand.gpus and demand.gpu_type != node.capacity.gpu_type:
+    if demand.gpus and not takes(demand.gpu_type, node.capacity.gpu_type):
         return False
     if job.node_selector and not all(pair in node.labels for pair in job.node_selector):
         return False

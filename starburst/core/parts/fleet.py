@@ -314,7 +314,7 @@ def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...
     """The offers, plus single-zone variants of any-zone offers for the zones that tasks require."""
     offers = tuple(offers)
     tasks = tuple(tasks)
-    zones = dict.fromkeys(task.offer_rules.zone for task in tasks if task.offer_rules.zone)
+    zones = dict.fromkeys(zone for task in tasks for zone in task.offer_rules.zones)
     if any(task.offer_rules.names_zones for task in tasks):
         zones |= dict.fromkeys(zone for offer in offers for zone, _ in offer.zones)
     if not zones:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starburst.core.state import State
+from starburst.domain.gpu_types import takes
 from starburst.domain.job import CloudChoice, Job
 from starburst.domain.resources import Resources
 
@@ -45,7 +46,7 @@ def _lacks(state: State, job: Job, no_offer: str) -> str:
 
 def _shortage(task: Resources, machines: Sequence[Resources]) -> str:
     if task.gpu_type and task.gpus:
-        of_type = [machine for machine in machines if machine.gpu_type == task.gpu_type]
+        of_type = [machine for machine in machines if takes(task.gpu_type, machine.gpu_type)]
         if not of_type:
             types = sorted({machine.gpu_type for machine in machines if machine.gpu_type and machine.gpus})
             known = f"there are {', '.join(types)}" if types else "no node or offer says which type it has"

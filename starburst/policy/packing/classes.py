@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from starburst.domain.cloud import Offer
+from starburst.domain.gpu_types import takes
 from starburst.domain.job import Ask, Task
 from starburst.domain.resources import Resources
 from starburst.policy.packing.packers.none import lacking
@@ -146,7 +147,7 @@ def _look_up(
         holds = np.zeros(len(market.offers), bool)
         for k, offer in enumerate(market.offers):
             wanted = task.demand_on(offer)
-            if wanted is not None and (not wanted.gpus or wanted.gpu_type in ("", offer.resources.gpu_type)):
+            if wanted is not None and (not wanted.gpus or takes(wanted.gpu_type, offer.resources.gpu_type)):
                 demand[k] = _amounts(wanted)
                 holds[k] = bool(np.all(demand[k] <= market.capacity[k]))
         open_ = holds & (np.arange(len(holds)) < market.open)

@@ -83,7 +83,7 @@ def tasks_of(rng: Random) -> tuple[Task, ...]:
 
 def demand_of(rng: Random) -> Resources:
     """What a task asks for; now and then more than there is."""
-    gpu_type = rng.choice(("", "", "", "V100", "A100"))
+    gpu_type = rng.choice(("", "", "", "V100", "A100", "A100 or V100"))
     return Resources.of(rng.choice((0, 0, 0, 1, 1, 2, 4, 9)), rng.randrange(11), rng.randrange(41), gpu_type)
 
 

@@ -33,7 +33,7 @@ def script(*options: str, body: str = BODY, shebang: str = "#!/bin/bash") -> str
         (["--gres=gpu:2", "--mem-per-gpu=16G", "--cpus-per-gpu=4"], Resources(2, 8000, 32768)),
         (["--tasks-per-node 8"], Resources(0, 8000)),
         (["--mem=1000K", "-n1"], Resources(0, 1000, 1)),
-        (["--gpus-per-node=2", "--constraint=[a100|h100]&ib"], Resources(2, gpu_type="A100")),
+        (["--gpus-per-node=2", "--constraint=[a100|h100]&ib"], Resources(2, gpu_type="A100 or H100")),
         (["--gpus=2", "--constraint=gen10"], Resources(2)),
         (["--gpus=2", "--gres=gpu:a100:2"], Resources(2, gpu_type="A100")),
     ],
@@ -92,7 +92,10 @@ def test_what_is_not_kept_is_said(option: str) -> None:
     ("options", "told"),
     [
         ("-n 4", "line 2, --ntasks: all 4 run on one node; for several give --nodes"),
-        ("--gpus=1 -C a100|h100", "line 2, --constraint: A100 is asked for; a job has no alternatives"),
+        (
+            "--gpus=1 -C a100&h100",
+            "line 2, --constraint: A100 is asked for; no node has GPUs of several types",
+        ),
         ("-C avx512", "line 2, --constraint: avx512: features of Slurm's nodes are not known"),
         ("--gpus=a100:1 -C ib", "line 2, --constraint: ib: features of Slurm's nodes are not known"),
         ("--gpus=1 --gres=gpu:2", "line 2, --gres: is not used: --gpus says 1 GPUs of each node"),

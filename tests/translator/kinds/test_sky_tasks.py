@@ -22,12 +22,12 @@ TASK = "name: train\nnum_nodes: 1\nrun: python train.py\nresources: "
     [
         ("{accelerators: 'A100:8'}", Resources(8, gpu_type="A100")),
         ("{accelerators: {H100: 4}, cpus: 16+, memory: 64+}", Resources(4, 16000, 65536, "H100")),
-        ("{accelerators: {'H100:2', 'A100:2'}}", Resources(2, gpu_type="H100")),
+        ("{accelerators: {'H100:2', 'A100:2'}}", Resources(2, gpu_type="H100 or A100")),
         ("{accelerators: L4}", Resources(1, gpu_type="L4")),
         ("{cpus: 2, memory: 512MB}", Resources(0, 2000, 512)),
         (
             "{any_of: [{accelerators: V100}, {accelerators: T4}], cpus: 4}",
-            Resources(1, 4000, gpu_type="V100"),
+            Resources(1, 4000, gpu_type="V100 or T4"),
         ),
     ],
 )
@@ -72,8 +72,8 @@ def test_a_disk_has_its_size_with_a_unit_too(size: str, given: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "note"),
     [
-        ("{any_of: [{cpus: 1}, {cpus: 2}]}", "resources.any_of: the first of 2 is asked for"),
-        ("{accelerators: {A100: 1, V100: 1}}", "resources.accelerators: the first of 2 is asked for"),
+        ("{any_of: [{cpus: 1}, {cpus: 2}]}", "resources.any_of[1]: is left out: cpus would differ"),
+        ("{accelerators: {A100: 1, V100: 2}}", "resources.accelerators: V100:2: left out"),
         ("{cpus: 1, autostop: 10}", "resources.autostop: a machine is given back when no job is on it"),
         ("{cpus: 1, ports: 8080}", "resources.ports: ports of a job are not opened"),
         ("{cpus: 1, instance_type: p3.2xlarge}", "resources.instance_type: Starburst chooses the machine"),

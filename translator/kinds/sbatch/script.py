@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
-from starburst.domain.gpu_types import gpu_type, memory_gib
+from starburst.domain.gpu_types import either, gpu_type, memory_gib
 from translator.errors import ManifestError
 from translator.field import ManifestReport, did_you_mean
 from translator.kinds.command_job import CommandJob, job_name
@@ -183,18 +183,19 @@ class SbatchReader:
         return 1
 
     def _gpu_type_of_constraint(self, gpus: int) -> str:
-        """The type of GPU that --constraint names, as many clusters use it; other features are noted."""
+        """The types of GPUs that --constraint names, as many clusters use it; other features are noted."""
         parts = dict.fromkeys(filter(None, re.split(r"[|&,()*\[\]]+", self._text("constraint"))))
         known = {part: gpu_type(part) for part in parts if gpus and memory_gib(gpu_type(part)) is not None}
         kinds = list(dict.fromkeys(known.values()))
-        if len(kinds) > 1:
-            self._note("constraint", f"{kinds[0]} is asked for; a job has no alternatives")
+        if len(kinds) > 1 and "|" not in self._text("constraint"):
+            self._note("constraint", f"{kinds[0]} is asked for; no node has GPUs of several types")
+            del kinds[1:]
         if others := [part for part in parts if part not in known and not part.isdigit()]:
             self._note(
                 "constraint",
                 f"{', '.join(others)}: features of Slurm's nodes are not known; it may run on any node",
             )
-        return kinds[0] if kinds else ""
+        return either(kinds)
 
     def _hints(self, hints: dict[str, str]) -> dict[str, str]:
         hints |= self._value("dependency", values.dependencies) or {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from starburst.domain.job import CloudChoice
-from translator.field import Field, Fields
+from starburst.domain.gpu_types import either
+from translator.field import Field, Fields, ManifestReport
 from translator.kinds.gpu_request import GpuRequest
+from translator.kinds.sky.alternatives import HOME, ORDER, SkyResources, joined
 
 _CHOSEN = "Starburst chooses the machine by its size and price"
 RESOURCES = Fields(
@@ -36,60 +37,73 @@ _DISK = re.compile(r"(\d{1,7})([GT]?)(?:I?B)?\+?", re.IGNORECASE)
 _KUBERNETES = ("kubernetes", "k8s", "ssh")
 
 
-@dataclass(slots=True)
-class SkyResources:
-    """What one machine of a task needs, in the terms of a job."""
-
-    gpus: GpuRequest
-    cpus: str = ""
-    memory: str = ""
-    image: str = ""
-    hints: dict[str, str] = field(default_factory=dict)
-
-
 def read_resources(where: Field) -> SkyResources:
-    """The first alternative of the resources; others are noted."""
-    chosen = _chosen(where)
-    chosen.check(RESOURCES)
-    found = SkyResources(
-        gpus=_accelerators(chosen.at("accelerators")),
-        cpus=_cpus(chosen.at("cpus")),
-        memory=_memory(chosen.at("memory")),
-        image=_image(chosen.at("image_id")),
+    """What a machine has of one of the alternatives at least; those that are left out are noted."""
+    (place, first), *others = _alternatives(where)
+    found = [(place, _read(first))]
+    for place, other in others:
+        report = ManifestReport(where.report.source, where.report.document)
+        read = _read(replace(other, report=report))
+        if report.errors:
+            place.note(f"is left out: {report.errors[0].field}: {report.errors[0].mend}")
+        else:
+            found.append((place, read))
+            where.report.notes += [note for note in report.notes if note not in where.report.notes]
+    if len(found) > 1 and where.at("ordered").value:
+        where.at("ordered").note(ORDER)
+    return joined(found)
+
+
+def _alternatives(where: Field) -> Iterator[tuple[Field, Field]]:
+    """Each of `any_of` or `ordered`, and the resources with it filled in."""
+    keys = [key for key in ("any_of", "ordered") if where.at(key).value]
+    if len(keys) > 1:
+        where.at(keys[1]).refuse("is beside any_of; a task has one of them", show=False)
+    base = where.value if isinstance(where.value, dict) else {}
+    each = where.at(keys[0]).items() if keys else []
+    for place in each:
+        own = {key: field.value for key, field in place.entries().items()}
+        yield place, Field({**base, **own, keys[0]: None}, where.path, where.report)
+    if not each:
+        yield where, where
+
+
+def _read(where: Field) -> SkyResources:
+    where.check(RESOURCES)
+    gpus, cpus = _accelerators(where.at("accelerators")), _cpus(where.at("cpus"))
+    if where.at("instance_type").value and not (gpus.count or cpus):
+        where.at("instance_type").refuse("says nothing of its size here; write accelerators, cpus or memory")
+    return SkyResources(
+        gpus=gpus,
+        cpus=cpus,
+        memory=_memory(where.at("memory")),
+        image=_image(where.at("image_id")),
+        places=_places(where),
+        spot=None if where.at("use_spot").value is None else where.at("use_spot").flag(),
+        hints=dict(_hints(where)),
     )
-    found.hints = dict(_hints(chosen))
-    if chosen.at("instance_type").value and not (found.gpus.count or found.cpus):
-        chosen.at("instance_type").refuse("says nothing of its size here; write accelerators, cpus or memory")
-    return found
-
-
-def _chosen(where: Field) -> Field:
-    """The resources with the first of `any_of` or `ordered` filled in."""
-    for key in ("any_of", "ordered"):
-        alternatives = where.at(key).items()
-        if alternatives:
-            first, *others = alternatives
-            if others:
-                where.at(key).note(
-                    f"the first of {len(alternatives)} is asked for; a job has no alternatives"
-                )
-            base = where.value if isinstance(where.value, dict) else {}
-            own = first.value if isinstance(first.value, dict) else {}
-            return Field({**base, **own, key: None}, where.path, where.report)
-    return where
 
 
 def _accelerators(where: Field) -> GpuRequest:
+    """Any of the types that are named with the first one's number; a list has them in an order."""
     value = where.value
     if value is None:
         return GpuRequest()
     options = (
         list(value.items()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
     )
-    if len(options) > 1:
-        where.note(f"the first of {len(options)} is asked for; a job has no alternatives")
-    first = options[0] if options else ""
-    text = _named(*first) if isinstance(first, tuple) else str(first)
+    texts = [_named(*option) if isinstance(option, tuple) else str(option) for option in options]
+    read = [_accelerator(text, where) for text in texts or [""]]
+    first = read[0]
+    if others := [text for text, each in zip(texts, read, strict=False) if each.count != first.count]:
+        where.note(f"{', '.join(others)}: left out; a job has one number of GPUs, here {first.count}")
+    kinds = [each.type for each in read if each.count == first.count]
+    if isinstance(value, list) and len(kinds) > 1:
+        where.note(ORDER)
+    return GpuRequest(first.count, either(kinds) if all(kinds) else "")
+
+
+def _accelerator(text: str, where: Field) -> GpuRequest:
     if "." in text.rpartition(":")[2].removesuffix(".0"):
         where.refuse(f"{text}: parts of a GPU are not given out; ask for a whole one", show=False)
         return GpuRequest()
@@ -133,17 +147,8 @@ def _image(where: Field) -> str:
 
 
 def _hints(where: Field) -> Mapping[str, str]:
-    """The annotations for place, price, retries and priority."""
+    """The annotations for the disk, price, retries and priority."""
     hints: dict[str, str] = {}
-    infra = _infra(where)
-    if infra.split("/")[0] in _KUBERNETES:
-        hints["cloud"] = CloudChoice.NEVER.value
-        if "/" in infra:
-            where.at("infra").note("the context is not used; it runs on the cluster of Starburst")
-    elif infra:
-        hints["infra"] = infra
-    if where.at("use_spot").value is not None:
-        hints["use-spot"] = str(where.at("use_spot").flag()).lower()
     if where.at("disk_size").value is not None:
         hints["disk-size"] = f"{_disk_gib(where.at('disk_size'))}Gi"
     if where.at("max_hourly_cost").value is not None:
@@ -166,6 +171,15 @@ def _disk_gib(where: Field) -> int:
         where.refuse("must be whole GiB, such as 512, or a size such as 1TB")
         return 1
     return int(found[1]) * (1024 if found[2].upper() == "T" else 1)
+
+
+def _places(where: Field) -> tuple[str, ...]:
+    infra = _infra(where)
+    if infra.split("/")[0] not in _KUBERNETES:
+        return (infra,) if infra else ()
+    if "/" in infra:
+        where.at("infra").note("the context is not used; it runs on the cluster of Starburst")
+    return (HOME,)
 
 
 def _infra(where: Field) -> str:

@@ -86,7 +86,7 @@ def read_task(task: Field, local: LocalFiles, overrides: Overrides) -> CommandJo
             cpus=resources.cpus,
             memory=resources.memory,
             tasks=nodes,
-            hints=resources.hints | ({"array": overrides.array} if overrides.array else {}),
+            hints=resources.machine_hints | ({"array": overrides.array} if overrides.array else {}),
         )
     )
     per_node = f'export SKYPILOT_NUM_GPUS_PER_NODE="{job.gpus}"\n'

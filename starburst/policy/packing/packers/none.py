@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from starburst.domain.cloud import Offer
+from starburst.domain.gpu_types import takes
 from starburst.domain.job import Task
 from starburst.policy.packing.plan import Plan, Situation, assemble, priced
 
@@ -67,7 +68,7 @@ def lacking(task: Task, offers: Sequence[Offer]) -> str:
     runs = [(demand, has) for demand, has in pairs if demand is not None]
     if not runs:
         return f"no offer is of a family it runs on ({', '.join(family for family, _ in task.per_family)})"
-    of_type = [(d, has) for d, has in runs if not d.gpus or d.gpu_type in ("", has.gpu_type)]
+    of_type = [(d, has) for d, has in runs if not d.gpus or takes(d.gpu_type, has.gpu_type)]
     if not of_type:
         return f"no offer has {runs[0][0].gpu_type} GPUs"
     for name, figures in (

@@ -178,12 +178,12 @@ def _scale_out(aligned: _Aligned, tasks: Sequence[Task]) -> None:
     for task in tasks:
         waiting.setdefault(classes.of[task.key], []).append(task)
     order = sorted(waiting, key=lambda c: -int(classes.price[c]))
-    worth = unit_prices(classes)
+    worth = _worth(classes)
     while any(waiting.values()):
         options = []
         for k in range(classes.market.open):
             group = _fill(classes, k, order, waiting)
-            used = sum(n * float(classes.demand[k, c] @ worth[k]) for c, n in group)
+            used = sum(n * float(worth[k, c]) for c, n in group)
             if group:
                 # The last stage scores best: the rent is the same at every stage.
                 score = int(classes.market.rate[k]) / max(used, 1e-9)
@@ -212,6 +212,19 @@ def _fill(
             room -= n * demand
             group.append((c, n))
     return group
+
+
+def _worth(classes: Classes) -> Floats:
+    """Value of what a task of each class uses on each open offer, micro-dollars per hour, K × C.
+
+    The GPUs of a task that takes several types are worth what the cheapest of them cost.
+    """
+    prices = unit_prices(classes)
+    demand = classes.demand[: len(prices)]
+    of_gpu = np.where(classes.holds[: len(prices)], prices[:, :1], np.inf).min(axis=0, initial=np.inf)
+    rest = (demand[:, :, 1:] * prices[:, None, 1:]).sum(axis=2)
+    worth: Floats = np.where(np.isfinite(of_gpu), demand[:, :, 0] * of_gpu, 0.0) + rest
+    return worth
 
 
 def unit_prices(classes: Classes) -> Floats:
