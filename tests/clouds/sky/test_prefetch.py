@@ -50,20 +50,6 @@ def test_every_machine_of_a_gang_pulls(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_an_image_is_there_once_every_machine_has_it(tmp_path: Path) -> None:
-    async def story(life: Life, sky: FakeSky) -> None:
-        await life.cloud.launch("i-1", OFFER.times(2))
-        await life.heard(InstanceReady)
-        sky.vms[0].images = {TORCH: None, "other:1": 5.0}
-        await asyncio.sleep(200)
-        assert [event.images for event in life.of(ImagesReported)] == [()]
-        sky.vms[1].images = {TORCH: 40.0}
-        await asyncio.sleep(200)
-        assert [event.images for event in life.of(ImagesReported)] == [(), ((TORCH, 40.0),)]
-
-    play(tmp_path, story)
-
-
 def test_what_cannot_be_pulled_ahead_keeps_no_machine_from_coming_up(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         sky.cloud_searches = False

@@ -71,8 +71,7 @@ class RentedMachine:
     fitness: Fitness = field(default_factory=Fitness, init=False)
     #: Its images, as last reported; None: not reported by this process.
     images: Images | None = field(default=None, init=False)
-    #: Of each node that has answered: its images, and why jobs are not kept apart there.
-    images_on: dict[int, dict[str, float | None]] = field(default_factory=dict, init=False)
+    #: Why each node that has answered does not keep jobs apart; "" if it does.
     not_apart: dict[int, str] = field(default_factory=dict, init=False)
 
     @property
@@ -220,21 +219,11 @@ class RentedMachine:
             self.is_held_up = bool(why)
             self.context.report(InstanceStalled(self.id, why))
 
-    def note_images(self, images: Images, node: int = 0) -> None:
-        """Take in the images of a node; report those that all nodes have, if that has changed."""
-        self.images_on[node] = dict(images)
-        if len(self.images_on) < len(self.nodes):
-            return
-        common = [image for image, _ in images if all(image in there for there in self.images_on.values())]
-        found = tuple((image, self._pull_s(image)) for image in common)
-        if found != self.images:
-            self.images = found
-            self.context.report(ImagesReported(self.id, found))
-
-    def _pull_s(self, image: str) -> float | None:
-        """Seconds of the longest pull of an image; None if no node pulled it."""
-        known = [there[image] for there in self.images_on.values()]
-        return max((seconds for seconds in known if seconds is not None), default=None)
+    def note_images(self, images: Images) -> None:
+        """Report which images it has, if that has changed; of several machines those of the head."""
+        if images != self.images:
+            self.images = images
+            self.context.report(ImagesReported(self.id, images))
 
     def heard(self) -> None:
         """Record that it has answered."""
@@ -321,7 +310,7 @@ class RentedMachine:
         """One of its machines has ended: the others are ended, too, whatever runs on them.
 
         SkyPilot 0.14 counts a cluster with a part of its nodes as INIT and sets its autostop off
-        (`_update_cluster_status` of sky/backends/backend_utils.py), so nothing would end the others.
+        (`_update_cluster_status` of sky/backends/backend_utils.py), so what is left is not kept.
         """
         log.warning("machine-of-gang-lost", instance=self.id, machines=self.entry.nodes)
         self.entry.node_lost = True

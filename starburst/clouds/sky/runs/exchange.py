@@ -106,7 +106,8 @@ class Exchanges:
         answer = parse_exchange(await machine.call("exchange", ask, node), tasks)
         machine.hosts[node] = answer.host, answer.address
         machine.note_together(answer.together, node)
-        machine.note_images(answer.images, node)
+        if node == 0:
+            machine.note_images(answer.images)
         trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
         for name, state in answer.tasks.items():
             _note_end(tasks[name][1], state, answer.now, self._context.clock.wall())
