@@ -163,9 +163,9 @@ class OfferRules:
         )
 
     def affords(self, offer: Offer) -> bool:
-        """Whether the price is within the ceiling."""
+        """Whether the price of each of its machines is within the ceiling."""
         price = offer.price_per_hour
-        return self.ceiling is None or (price is not None and price <= self.ceiling)
+        return self.ceiling is None or (price is not None and price <= self.ceiling * offer.nodes)
 
 
 ANY_OFFER = OfferRules()

@@ -22,7 +22,7 @@ from starburst.core.model.events import (
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import Site
 from starburst.domain.resources import Resources
-from starburst.runs.ports import Cloud
+from starburst.runs.ports import Cloud, Run
 from tests.clouds.embedded import BIG, RARE, SLOW, a_cloud, job_log, job_on, now
 from tests.runs.allreduce import ALL_REDUCE
 from tests.runs.harness import PATIENCE_S, a_run, is_alive, shell, until, watching
@@ -239,6 +239,30 @@ def test_a_gang_runs_over_the_machines_of_one_instance(root: Path) -> None:
 
     asyncio.run(main())
     assert job_log(root).splitlines()[-1] == "sum 3 of 2 hosts"
+
+
+def test_jobs_share_several_machines_and_no_gpu_of_them(root: Path) -> None:
+    def visible(name: str, *nodes: int, gpus: int) -> Run:
+        made = shell(
+            "echo gpus=$CUDA_VISIBLE_DEVICES; sleep 1", job_id=name, where="i1", gpus=(gpus,) * len(nodes)
+        )
+        slots = zip(made.slots, nodes, strict=True)
+        return replace(made, slots=tuple(replace(slot, node=node) for slot, node in slots))
+
+    async def main() -> list[RunEnd]:
+        cloud = a_cloud(root)
+        async with watching(cloud) as reports:
+            await cloud.launch("i1", BIG.times(2))
+            await reports.first(InstanceReady)
+            await cloud.start(visible("a", 0, 1, gpus=3))
+            await cloud.start(visible("b", 1, gpus=1))
+            await cloud.start(visible("c", 0, gpus=1))
+            await cloud.start(visible("d", 0, gpus=1))
+            return [(await reports.ended(name)).end for name in "abcd"]
+
+    assert asyncio.run(main()) == [*[RunEnd.EXITED] * 3, RunEnd.LOST]
+    logs = {name: job_log(root, name).splitlines() for name in "abc"}
+    assert logs == {"a": ["gpus=0,1,2"], "b": ["gpus=3"], "c": ["gpus=3"]}
 
 
 def test_several_machines_are_had_together_or_not_at_all(root: Path) -> None:

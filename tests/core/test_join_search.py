@@ -37,7 +37,7 @@ def tightest(leaver: Leaver, among: Sequence[InstanceRecord], busy: Mapping[str,
         for each in among
         if busy[each.id] >= leaver.until
         and leaver.job.resources.fits(each.free)
-        and each.id not in leaver.shuns
+        and (each.id, 0) not in leaver.shuns
     ]
     best = min(fitting, key=lambda each: each.free.largest_share(each.offer.resources), default=None)
     return None if best is None else best.id
@@ -53,7 +53,7 @@ def test_each_job_gets_the_tightest_fit_of_that_moment(
     whole = fleet.search(busy, known)
     part = whole.among(known[1:])
     for number, (gang, hours, of_all, goes) in enumerate(leaving):
-        shuns = frozenset({"i-000002"}) if number % 3 == 2 else frozenset[str]()
+        shuns = frozenset({("i-000002", 0)} if number % 3 == 2 else ())
         leaver = Leaver(job(f"j{number}", gang=gang), hours * HOUR, shuns)
         found = (whole if of_all else part).slots(leaver)
         expected = tightest(leaver, known if of_all else known[1:], busy)

@@ -59,11 +59,8 @@ class Planted:
         text = textwrap.dedent(source.replace(self.old, self.new))
         text = "\n".join(line for line in text.splitlines() if not line.startswith("@"))
         made: dict[str, Any] = {}
-        exec(
-            compile(f"from __future__ import annotations\n{text}", self.where, "exec"),
-            function.__globals__,
-            made,
-        )
+        code = compile(f"from __future__ import annotations\n{text}", self.where, "exec")
+        exec(code, function.__globals__, made)
         bad = made[function.__name__]
         assert isinstance(bad, FunctionType)
         return bad
@@ -87,11 +84,7 @@ def hunt(asks: Iterable[Ask] | None, name: str) -> tuple[str, Told | None]:
 def hunted(bug: Planted, asks: Iterable[Ask]) -> Told | None:
     """The first run in which something was wrong with the bug; None if there is none."""
     with bug.planted():
-        for ask in asks:
-            told = run(ask)
-            if told.wrong:
-                return told
-    return None
+        return next((told for told in map(run, asks) if told.wrong), None)
 
 
 _LIFE = "starburst.core.steps.run_lifecycle"
@@ -394,5 +387,12 @@ PLANTED = {
         "    state.do(StartRun(record.job.id, record.attempt, site, slots))\n",
         "",
         (8, 14, 0.125, ()),
+    ),
+    "room-of-all": Planted(
+        "a job joins one of several machines by the room of all of them",
+        "starburst.core.parts.join_search:JoinSearch._rank",
+        "node: instance.room(node)",
+        "node: instance.free",
+        (1, 8, 0.1, ()),
     ),
 }

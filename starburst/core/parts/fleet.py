@@ -155,8 +155,8 @@ class Fleet:
 
         A job joins an instance that other jobs need for longer anyway, at no additional cost (the rule of
         Stratus' runtime bins, section 4). For the remaining jobs together the packer plans what to rent; a
-        gang gets an instance of its own, which other jobs may join if it is one machine. `busy_until` gives
-        the expected end of the last job on each instance.
+        gang gets an instance of its own, which other jobs may join. `busy_until` gives the expected end of
+        the last job on each instance.
         """
         packed, rest = Packed(), []
         first = min((leaver.until for leaver in leavers), default=inf)
@@ -262,7 +262,7 @@ class Fleet:
         new_bills = 0
         for name in places(slots):
             if name in self.instances:
-                there = [slot.resources for slot in slots if slot.where == name]
+                there = [slot for slot in slots if slot.where == name]
                 new_bills += self.instances[name].hold(job_id, there, now)
         return new_bills
 

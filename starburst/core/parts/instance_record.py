@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from starburst.core.model.actions import Slot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources, total
@@ -41,6 +42,8 @@ class InstanceRecord:
     billed_to: list[str] = field(default_factory=list)
     #: Resources that each of its jobs holds.
     held: dict[str, Resources] = field(default_factory=dict)
+    #: Of several machines: what each job holds of which, as (machine, resources), by machine.
+    held_on: dict[str, tuple[tuple[int, Resources], ...]] = field(default_factory=dict)
     #: Share and time interval of each use, by which the bill is divided (policy/cost_allocation.py).
     uses: list[Use] = field(default_factory=list)
     #: Images that it has; None if it never told.
@@ -79,6 +82,23 @@ class InstanceRecord:
         """Resources that no job holds."""
         return self.offer.capacity - total(self.held.values())
 
+    @property
+    def room_is_known(self) -> bool:
+        """Whether it is recorded what each of its jobs holds, of each machine; older versions did not."""
+        several = self.offer.nodes > 1
+        names = set(self.job_ids)
+        return self.held.keys() == names and (not several or self.held_on.keys() == names)
+
+    def held_of(self, node: int) -> dict[str, Resources]:
+        """What jobs hold of one of its machines."""
+        if self.offer.nodes == 1:
+            return self.held
+        return {job_id: demand for job_id, on in self.held_on.items() for at, demand in on if at == node}
+
+    def room(self, node: int) -> Resources:
+        """Resources of one of its machines that no job holds."""
+        return self.offer.resources - total(self.held_of(node).values())
+
     def shares(self, now: float) -> dict[str, int]:
         """Its cost up to `now`, divided among the jobs it is billed to, micro-dollars."""
         micro_usd = self.cost(now).micro_usd
@@ -96,12 +116,15 @@ class InstanceRecord:
             return dict.fromkeys(self.billed_to, (until - since) / len(self.billed_to or (1,)))
         return divide(self.uses if uses is None else uses, since, until)
 
-    def hold(self, job_id: str, demands: Sequence[Resources], now: float) -> bool:
-        """Give a job exactly these demands of its tasks; returns whether the bill is new to the job."""
+    def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> bool:
+        """Give a job exactly these slots here; returns whether the bill is new to the job."""
         if job_id in self.job_ids:
             self.leave(job_id, now)
         self.job_ids.append(job_id)
-        held = self.held[job_id] = demands[0] if len(demands) == 1 else total(demands)
+        held = self.held[job_id] = _sum(slots)
+        if self.offer.nodes > 1:
+            nodes = sorted({slot.node for slot in slots})
+            self.held_on[job_id] = tuple((node, _sum(slots, node)) for node in nodes)
         self.uses.append(Use(job_id, self.share_of(held), now))
         if job_id in self.billed_to:
             return False
@@ -112,9 +135,16 @@ class InstanceRecord:
         """Remove a job from the instance."""
         self.job_ids.remove(job_id)
         self.held.pop(job_id, None)
+        self.held_on.pop(job_id, None)
         for n, use in enumerate(self.uses):
             if use.until == inf and use.job_id == job_id:
                 self.uses[n] = Use(job_id, use.share, use.since, max(use.since, now))
+
+
+def _sum(slots: Sequence[Slot], node: int | None = None) -> Resources:
+    """What these slots have together; those on one machine, if `node` names it."""
+    found = [slot.resources for slot in slots if node in (None, slot.node)]
+    return found[0] if len(found) == 1 else total(found)
 
 
 def _split(amount: int, weights: Mapping[str, float]) -> dict[str, int]:

@@ -12,14 +12,18 @@ from typing import TypeAlias
 
 from starburst.core.model.actions import Slot
 from starburst.core.parts.instance_record import InstanceRecord
+from starburst.domain.cloud import Offer
 from starburst.domain.job import Job
+from starburst.domain.resources import Resources
 from starburst.domain.value import value
 from starburst.policy.image_pulls import pull_cost
+from starburst.policy.packing.gangs import seat
 
 #: Seconds that a job would wait on an instance for the pull of its image.
 PullTime: TypeAlias = Callable[[Job, InstanceRecord], float]
-#: Cost of the pull, micro-dollars; how tight the fit is; place in the order of instances.
-Rank: TypeAlias = tuple[int, float, int]
+#: Cost of the pull, micro-dollars; the largest share that is free of a machine which takes a task; place in
+#: the order of instances, which decides before the last: the machine of each task within the instance.
+Rank: TypeAlias = tuple[int, float, int, tuple[int, ...]]
 
 
 @value
@@ -28,13 +32,13 @@ class Leaver:
 
     job: Job
     until: float
-    #: Instances whose total throughput would fall if it joined them.
-    shuns: frozenset[str] = frozenset()
+    #: Machines whose total throughput would fall if it joined them: instance, and the machine within it.
+    shuns: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def shape(self) -> Hashable:
         """All but its end that decides which instance it joins."""
-        return self.job.tasks, self.job.offer_rules, self.job.image, self.shuns
+        return self.job.tasks, self.job.offer_rules, self.job.image, self.shuns, self.scatters
 
     @property
     def scatters(self) -> bool:
@@ -59,9 +63,7 @@ class JoinSearch:
         self._instances = {
             instance.id: (order, instance)
             for order, instance in enumerate(instances)
-            if instance.is_sound
-            and instance.offer.nodes == 1
-            and instance.held.keys() == set(instance.job_ids)
+            if instance.is_sound and instance.room_is_known
         }
         self._busy_until = busy_until
         self._pull_s = pull_s
@@ -74,10 +76,11 @@ class JoinSearch:
         return JoinSearch(instances, self._busy_until, self._pull_s, self._joined)
 
     def slots(self, leaver: Leaver) -> tuple[Slot, ...]:
-        """Slots for all tasks on one instance; () if none has room. Whoever takes them does so before the
-        next question.
+        """Slots for all tasks on one instance, of one machine or several; () if none has room.
+
+        Whoever takes them does so before the next question.
         """
-        if leaver.scatters or not self._instances:
+        if not self._instances:
             return ()
         ranked = self._shapes.get(leaver.shape)
         if ranked is None:
@@ -87,20 +90,38 @@ class JoinSearch:
         for name in ranked.unseen():
             if name in self._instances:
                 ranked.put(name, self._rank(leaver, name))
-        for _, name in ranked.order:
+        for (_, _, _, nodes), name in ranked.order:
             if self._busy_until.get(name, 0.0) >= leaver.until:
                 self._joined.append(name)
-                return tuple(Slot(rank, name, demand) for rank, demand in enumerate(leaver.job.tasks))
+                places = enumerate(zip(leaver.job.tasks, nodes, strict=True))
+                return tuple(Slot(rank, name, demand, node) for rank, (demand, node) in places)
         return ()
 
     def _rank(self, leaver: Leaver, name: str) -> Rank | None:
         """The lowest is joined first; None if the job may not join it, or has no room there."""
         order, instance = self._instances[name]
-        job, free = leaver.job, instance.free
-        if name in leaver.shuns or not job.offer_rules.admits(instance.offer) or not job.resources.fits(free):
+        job, machine = leaver.job, instance.offer.resources
+        if not job.offer_rules.admits(instance.offer):
+            return None
+        rooms = {
+            node: instance.room(node)
+            for node in range(instance.offer.nodes)
+            if (instance.id, node) not in leaver.shuns
+        }
+        nodes = _seats(leaver, instance.offer, rooms)
+        if nodes is None:
             return None
         cost = pull_cost(self._pull_s(job, instance), instance.rate, instance.share_of(job.resources))
-        return cost.micro_usd, free.largest_share(instance.offer.resources), order
+        return cost.micro_usd, max(rooms[node].largest_share(machine) for node in set(nodes)), order, nodes
+
+
+def _seats(leaver: Leaver, offer: Offer, rooms: Mapping[int, Resources]) -> tuple[int, ...] | None:
+    """The machine of each task among those with this room; None if they do not fit."""
+    tasks = leaver.job.tasks
+    if offer.nodes > 1:
+        return seat(tasks, rooms, offer.resources, spread=leaver.scatters)
+    fits = bool(rooms) and not leaver.scatters and leaver.job.resources.fits(rooms[0])
+    return (0,) * len(tasks) if fits else None
 
 
 class _Ranked:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from starburst.core.model.actions import Slot
@@ -87,7 +87,9 @@ def consolidate(state: State) -> None:
     if not jobs:
         return
     held = _tasks_held(jobs.values())
-    rented = [Rented(name, machine.offer, tuple(held[name])) for name, machine in machines.items()]
+    # A packer knows instances of one machine; what is on several can only leave them.
+    kept = {name: machine for name, machine in machines.items() if machine.offer.nodes == 1}
+    rented = [Rented(name, machine.offer, tuple(held[name])) for name, machine in kept.items()]
     tasks = [task for record in jobs.values() for task in _tasks(state, record)]
     plan = state.fleet.reconsider(tasks, rented, state.now)
     new = {f"launch-{n}": launching.offer for n, launching in enumerate(plan.launches)}
@@ -107,11 +109,17 @@ def _movable_from(state: State, record: JobRecord) -> float:
 
 
 def _open_from(state: State, machine: InstanceRecord) -> float:
-    """Earliest time at which all jobs of an instance may move; infinity while one may not."""
-    up = machine.phase is InstancePhase.READY and machine.is_sound and machine.offer.nodes == 1
-    if not up or machine.id in state.unconfirmed_instances or machine.held.keys() != set(machine.job_ids):
+    """Earliest time at which all jobs of an instance may move; infinity while one may not.
+
+    Of several machines only jobs of one task may, which are there when the gang has gone that needed them.
+    """
+    up = machine.phase is InstancePhase.READY and machine.is_sound
+    if not up or machine.id in state.unconfirmed_instances or not machine.room_is_known:
         return inf
-    return max((_movable_from(state, state.jobs[job_id]) for job_id in machine.job_ids), default=inf)
+    jobs = [state.jobs[job_id] for job_id in machine.job_ids]
+    if machine.offer.nodes > 1 and any(len(record.slots) > 1 for record in jobs):
+        return inf
+    return max((_movable_from(state, record) for record in jobs), default=inf)
 
 
 def _offered(state: State) -> dict[str, InstanceRecord]:
@@ -184,7 +192,9 @@ def _moves(plan: Plan, jobs: Iterable[JobRecord]) -> Iterator[Move]:
         places |= {task.key: f"launch-{n}" for task in launching.tasks}
     for record in sorted(jobs, key=lambda record: record.seq):
         slots = tuple(
-            Slot(slot.rank, places.get((record.id, slot.rank), slot.where), slot.resources)
+            Slot(slot.rank, places[key], slot.resources)
+            if (key := (record.id, slot.rank)) in places
+            else slot
             for slot in record.slots
         )
         together = len({slot.where for slot in slots}) == 1  # the tasks of a gang reach each other there
@@ -197,14 +207,15 @@ def _possible(fleet: Fleet, moves: Iterable[Move]) -> list[Move]:
 
     A run is stopped only once its target is ready, so old and new slots are held at the same time.
     """
-    taken: dict[str, list[Resources]] = {}
+    taken: dict[tuple[str, int], list[Resources]] = {}
     found = []
     for move in moves:
-        more: dict[str, list[Resources]] = {}
+        more: dict[tuple[str, int], list[Resources]] = {}
         for slot in move.slots:
+            at = slot.where, slot.node
             if slot not in move.record.slots and slot.where in fleet.instances:
-                more.setdefault(slot.where, list(taken.get(slot.where, ()))).append(slot.resources)
-        if all(total(needs).fits(fleet.instances[name].free) for name, needs in more.items()):
+                more.setdefault(at, list(taken.get(at, ()))).append(slot.resources)
+        if all(total(needs).fits(fleet.instances[name].room(node)) for (name, node), needs in more.items()):
             taken |= more
             found.append(move)
     return found
@@ -282,7 +293,7 @@ def _begin(state: State, group: Sequence[Move], new: Mapping[str, Offer], worth:
     for move in group:
         record = move.record
         record.moving = tuple(
-            Slot(slot.rank, rented[slot.where].id if slot.where in rented else slot.where, slot.resources)
+            replace(slot, where=rented[slot.where].id) if slot.where in rented else slot
             for slot in move.slots
         )
         hold(state, record, tuple(dict.fromkeys((*record.slots, *record.moving))))

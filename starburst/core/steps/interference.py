@@ -29,7 +29,7 @@ AGAIN_S = 600.0
 class Colocated:
     """The workloads that share a job's instances."""
 
-    #: Per task of the job: its workload, and the workloads of other jobs' tasks on the same instance.
+    #: Per task of the job: its workload, and the workloads of other jobs' tasks on the same machine.
     tasks: tuple[tuple[str, tuple[str, ...]], ...]
     #: Time of the last change, scheduler seconds.
     since: float
@@ -70,23 +70,26 @@ def observe(state: State, record: JobRecord, per_s: float) -> None:
     state.changes.speeds = state.fleet.speeds.snapshot()
 
 
-def slowed_by(state: State, job: Job) -> frozenset[str]:
-    """Ids of instances whose weighted total throughput would fall if this job joined them."""
+def slowed_by(state: State, job: Job) -> frozenset[tuple[str, int]]:
+    """Machines (instance, number) whose weighted total throughput would fall if this job joined them."""
     name = state.fleet.speeds.name_of(job)
     if not name:
         return frozenset()
     return frozenset(
-        machine.id for machine in state.fleet.instances.values() if _does_less(state, machine, job, name)
+        (machine.id, node)
+        for machine in state.fleet.instances.values()
+        for node in range(machine.offer.nodes)
+        if _does_less(state, machine, node, job, name)
     )
 
 
-def _does_less(state: State, machine: InstanceRecord, job: Job, name: str) -> bool:
-    """Whether an instance's total throughput, weighted by resource share, falls with a task of the job."""
-    table = state.fleet.speeds.table
-    there = [(state.fleet.speeds.name_of(state.jobs[use.job_id].job), use.share) for use in machine.present]
-    names = [workload for workload, _ in there]
-    shares = [share for _, share in there]
-    share = machine.share_of(job.tasks[0])
+def _does_less(state: State, machine: InstanceRecord, node: int, job: Job, name: str) -> bool:
+    """Whether a machine's total throughput, weighted by resource share, falls with a task of the job."""
+    table, whole = state.fleet.speeds.table, machine.offer.resources
+    there = machine.held_of(node)
+    names = [state.fleet.speeds.name_of(state.jobs[job_id].job) for job_id in there]
+    shares = [held.largest_share(whole) for held in there.values()]
+    share = job.tasks[0].largest_share(whole)
     without = _dot(throughputs(table, names), shares)
     return _dot(throughputs(table, [*names, name]), [*shares, share]) < without
 
@@ -102,15 +105,17 @@ def _company(state: State, record: JobRecord) -> Colocated | None:
     if not runs or not state.fleet.shares:
         return None
     since = record.started_at or 0.0
-    beside: dict[str, list[str]] = {}
+    beside: dict[tuple[str, int], list[str]] = {}
     for where, machine in machines.items():
         if machine is None:
             return None
         since = max([since, *(use.until for use in machine.uses if use.until < inf)])
         mates = list(_mates(state, record, machine))
         since = max([since, *(mate.started_at or 0.0 for mate in mates)])
-        beside[where] = [mate.job.known_as for mate in mates for slot in mate.slots if slot.where == where]
-    tasks = tuple((record.job.known_as, tuple(beside[slot.where])) for slot in record.slots)
+        for mate in mates:
+            for slot in (slot for slot in mate.slots if slot.where == where):
+                beside.setdefault((where, slot.node), []).append(mate.job.known_as)
+    tasks = tuple((record.job.known_as, tuple(beside.get((s.where, s.node), ()))) for s in record.slots)
     return Colocated(tasks, since)
 
 

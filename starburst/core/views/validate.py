@@ -45,7 +45,7 @@ def validate(state: State) -> None:
     Raises:
         InvariantError: at least one does not hold.
     """
-    checks = (_queue, _walk, _jobs, _gates, _meter, _nodes, _fleet, _instances_of_gangs, _moves)
+    checks = (_queue, _walk, _jobs, _gates, _meter, _nodes, _fleet, _machines_of_instances, _moves)
     broken = [problem for check in checks for problem in check(state)]
     if broken:
         raise InvariantError(state, broken)
@@ -190,15 +190,24 @@ def _fleet(state: State) -> Iterator[str]:
                     yield f"{record.id} is on {slot.where}, which is not ours any more"
 
 
-def _instances_of_gangs(state: State) -> Iterator[str]:
-    """An instance of several machines has one gang, whose tasks fit on each of them."""
+def _machines_of_instances(state: State) -> Iterator[str]:
+    """Of an instance of several machines none holds more than it has, and what each job holds is recorded."""
     for instance in (i for i in state.fleet.instances.values() if i.offer.nodes > 1):
-        if len(instance.job_ids) > 1:
-            yield f"{instance.id} is of several machines and has several jobs"
-        slots = [slot for job_id in instance.job_ids for slot in state.jobs[job_id].slots]
-        for node in {slot.node for slot in slots}:
-            if not total(s.resources for s in slots if s.node == node).fits(instance.offer.resources):
+        records = [state.jobs[job_id] for job_id in instance.job_ids if job_id in state.jobs]
+        slots = {
+            record.id: [slot for slot in _cloud_slots(record) if slot.where == instance.id]
+            for record in records
+        }
+        for node in {slot.node for there in slots.values() for slot in there}:
+            here = {
+                job_id: total(slot.resources for slot in there if slot.node == node)
+                for job_id, there in slots.items()
+                if any(slot.node == node for slot in there)
+            }
+            if not total(here.values()).fits(instance.offer.resources):
                 yield f"machine {node} of {instance.id} is over its capacity"
+            if instance.room_is_known and here != instance.held_of(node):
+                yield f"machine {node} of {instance.id} holds other slots than its jobs have there"
 
 
 def _cloud_slots(record: JobRecord) -> Iterator[Slot]:

@@ -2,12 +2,12 @@
 
 Tasks of a gang talk to each other, so they share a network: machines of one offer in one zone, as SkyPilot
 rents them under `num_nodes`. Of all offers and numbers of machines the cheapest is chosen; of equal prices
-the fewest machines, then the first of the catalog.
+the fewest machines, then the first of the catalog. `seat` finds places on machines that are rented already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Task
@@ -75,6 +75,29 @@ def assign(tasks: Sequence[Task], offer: Offer, *, spread: bool = False) -> tupl
             free.append(offer.resources)
         free[node] -= demand
         nodes[rank] = node
+    return tuple(nodes)
+
+
+def seat(
+    demands: Sequence[Resources], rooms: Mapping[int, Resources], machine: Resources, *, spread: bool = False
+) -> tuple[int, ...] | None:
+    """The machine of each task among machines that are rented and have room left; None if they do not fit.
+
+    The largest task first, each where least is left that holds it (best fit decreasing); of equal ones where
+    fewer GPUs are, then the first. `rooms`: what no job
+    holds of each machine, by number; `machine`: the resources of a whole one.
+    """
+    left = dict(rooms)
+    nodes = [0] * len(demands)
+    for rank in sorted(range(len(demands)), key=lambda rank: -demands[rank].largest_share(machine)):
+        fits = [node for node, room in left.items() if demands[rank].fits(room)]
+        if not fits:
+            return None
+        node = min(fits, key=lambda node: (left[node].largest_share(machine), left[node].gpus, node))
+        nodes[rank] = node
+        room = left.pop(node)
+        if not spread:
+            left[node] = room - demands[rank]
     return tuple(nodes)
 
 

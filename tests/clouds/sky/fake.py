@@ -247,7 +247,9 @@ class FakeSky:
             said = vm.tasks[name].report if name in vm.tasks else None
             changed = said is not None and digest(said) != known
             ranks[name]["report"] = base64.b64encode(said).decode() if said and changed else None
-        who = {"images": vm.images, "host": f"host-{vm.cluster}", "address": "10.0.0.1"}
+        who = {"images": vm.images, "host": f"host-{vm.cluster}", "address": "10.0.0.1"} | (
+            {"together": vm.together} if vm.together else {}
+        )
         ends = {"lapsed": now >= vm.lease_until, "kept": vm.kept, "armed": vm.switch_s is not None}
         answer = {"booted_at": vm.made_at, "now": now + self.clock_off_s, "ranks": ranks, **ends, **who}
         return answer if self.forge is None else self.forge(vm, answer)

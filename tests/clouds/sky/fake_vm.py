@@ -79,6 +79,8 @@ class Vm:
     files: dict[str, Path] = field(default_factory=dict)
     #: Images with the seconds of their pull, and the logins that came with them.
     images: dict[str, float | None] = field(default_factory=dict)
+    #: Why it does not keep jobs apart.
+    together: str = ""
     logins: dict[str, Any] = field(default_factory=dict)
 
     def settle(self, now: float) -> None:

@@ -18,6 +18,7 @@ from starburst.core.model.events import (
     InstanceGone,
     InstanceReady,
     InstanceUnreachable,
+    JobsNotKeptApart,
     RunEnd,
     RunEnded,
     RunStarted,
@@ -29,7 +30,7 @@ from starburst.domain.resources import Resources
 from starburst.runs.ports import Run
 from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky
-from tests.clouds.sky.life import OFFER, SPOT, Life, play, ready
+from tests.clouds.sky.life import OFFER, SPOT, Life, of, play, ready
 
 #: Every test's gang: a task that takes all four GPUs on each of two nodes.
 NEED = Resources.of(4, 1, 1)
@@ -212,5 +213,75 @@ def test_a_node_whose_agent_is_dead_ends_the_attempt_within_the_lease_though_the
         assert [task.exit["ended_by"] for vm in sky.vms for task in vm.tasks.values()] == ["lease", "lease"]
         await life.heard(InstanceGone)
         assert not sky.alive()
+
+    play(tmp_path, story)
+
+
+def placed(job: str, *nodes: int, gpus: int = 1, work_s: float = 60) -> Run:
+    """A run whose tasks are on these nodes of one machine."""
+    need = Resources.of(gpus, 1, 1)
+    slots = tuple(Slot(rank, "i-1", need, node) for rank, node in enumerate(nodes))
+    return Run(Job(job, job, (need,) * len(nodes)), 1, slots, Workload(("work", str(work_s), "0")))
+
+
+def test_runs_of_several_jobs_share_the_nodes_and_no_gpu_of_them(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(3))
+        for run in (placed("a", 0, 1, 2, gpus=3), placed("b", 1, 2), placed("c", 0)):
+            await life.cloud.start(run)
+        await life.heard(RunStarted, lambda event: event.job_id == "c")
+        there = [{name: task.gpus for name, task in vm.tasks.items()} for vm in sky.vms]
+        assert there == [
+            {"a/1/0": (0, 1, 2), "c/1/0": (3,)},
+            {"a/1/1": (0, 1, 2), "b/1/0": (3,)},
+            {"a/1/2": (0, 1, 2), "b/1/1": (3,)},
+        ]
+        first, second = sky.vms[0].tasks["a/1/0"].spec, sky.vms[1].tasks["b/1/0"].spec
+        assert second["hosts"] == ["10.0.0.2", "10.0.0.3"]
+        assert second["env"]["MASTER_ADDR"] == "10.0.0.2"
+        assert first["env"]["MASTER_PORT"] != second["env"]["MASTER_PORT"]
+        for job in ("a", "b", "c"):
+            assert (await life.heard(RunEnded, of(job))).exit_code == 0
+
+    play(tmp_path, story)
+
+
+def test_the_end_of_one_run_leaves_those_on_other_nodes_and_on_its_own_alone(tmp_path: Path) -> None:
+    async def story(life: Life, _: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        await life.cloud.start(placed("a", 0, 1, work_s=600))
+        await life.cloud.start(placed("b", 1, work_s=10_000))
+        await life.heard(RunStarted, lambda event: event.job_id == "b")
+        await life.cloud.stop("b", 1, 1.0)
+        assert (await life.heard(RunEnded, of("b"))).end is RunEnd.STOPPED
+        assert (await life.heard(RunEnded, of("a"))).exit_code == 0
+        assert not life.of(InstanceGone)
+
+    play(tmp_path, story)
+
+
+def test_a_lost_node_ends_the_whole_and_the_runs_of_all_jobs_there(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=SPOT.times(2))
+        for run in (placed("a", 0, 1, work_s=10_000), placed("b", 0, work_s=10_000)):
+            await life.cloud.start(run)
+        await life.heard(RunStarted, lambda event: event.job_id == "b")
+        sky.vms[1].ended_at = wall()
+        assert (await life.heard(InstanceGone)).preempted
+        assert [(await life.heard(RunEnded, of(job))).end for job in ("a", "b")] == [RunEnd.LOST] * 2
+        assert not sky.alive()
+
+    play(tmp_path, story)
+
+
+def test_jobs_are_kept_apart_if_every_node_does_it(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        sky.vms[1].together = "no sudo"
+        await life.cloud.start(placed("a", 0, 1, work_s=600))
+        await life.heard(RunEnded)
+        assert life.of(JobsNotKeptApart) == [JobsNotKeptApart("i-1", "no sudo")]
+        sky.vms[1].together = ""
+        await life.heard(JobsNotKeptApart, lambda event: not event.why)
 
     play(tmp_path, story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,23 @@ def test_the_end_is_told_when_all_is_uploaded(tmp_path: Path) -> None:
     assert 305.0 < took_s < 400.0
     assert (end.end, end.exit_code, end.message) == (RunEnd.EXITED, 0, "")
     assert "bucket" not in log
+
+
+def test_of_several_machines_the_one_of_the_task_is_asked(tmp_path: Path) -> None:
+    async def main() -> float:
+        sky = FakeSky(tmp_path / "sky")
+        stores = {"pvc/results": Bucket("s3://lab/results", "MOUNT_CACHED")}
+        async with Life(sky, tmp_path / "home", stores=stores) as life:
+            await life.cloud.launch("i-1", OFFER.times(2))
+            await life.heard(InstanceReady)
+            since = wall()
+            sky.vms[1].uploads_until = since + WORK_S + 300.0
+            made = mounting(("v", CLAIM, OUT))
+            await life.cloud.start(replace(made, slots=(replace(made.slots[0], node=1),)))
+            await life.heard(RunEnded)
+            return wall() - since
+
+    assert 305.0 < run(main()) < 400.0
 
 
 def test_uploads_that_never_end_are_waited_for_so_long_and_then_named(

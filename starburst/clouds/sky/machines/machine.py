@@ -71,6 +71,8 @@ class RentedMachine:
     fitness: Fitness = field(default_factory=Fitness, init=False)
     #: Its images, as last reported; None: not reported by this process.
     images: Images | None = field(default=None, init=False)
+    #: Why each node that has answered does not keep jobs apart; "" if it does.
+    not_apart: dict[int, str] = field(default_factory=dict, init=False)
 
     @property
     def id(self) -> str:
@@ -200,14 +202,16 @@ class RentedMachine:
 
     # --- what was learned of it --------------------------------------------------------------------------
 
-    def note_together(self, why: str) -> None:
-        """Journal why its jobs are not kept apart, "" if they are."""
-        if why != self.entry.together:
-            self.entry.together = why
+    def note_together(self, why: str, node: int = 0) -> None:
+        """Journal why jobs are not kept apart, "" if they are: on a node, and so on the whole."""
+        self.not_apart[node] = why
+        found = next((self.not_apart[n] for n in self.nodes if self.not_apart.get(n)), "")
+        if found != self.entry.together and (found or len(self.not_apart) == len(self.nodes)):
+            self.entry.together = found
             self.save()
-            self.context.report(JobsNotKeptApart(self.id, why))
-            if why:
-                log.warning("jobs-not-kept-apart", instance=self.id, why=why)
+            self.context.report(JobsNotKeptApart(self.id, found))
+            if found:
+                log.warning("jobs-not-kept-apart", instance=self.id, why=found)
 
     def launch_held_up(self, why: str) -> None:
         """Report what holds up its launch, once until it goes on, which "" says."""
@@ -303,7 +307,11 @@ class RentedMachine:
         self._close()
 
     def lost_node(self) -> None:
-        """One of its machines has ended: the others are of no use to its gang and are ended, too."""
+        """One of its machines has ended: the others are ended, too, whatever runs on them.
+
+        SkyPilot 0.14 counts a cluster with a part of its nodes as INIT and sets its autostop off
+        (`_update_cluster_status` of sky/backends/backend_utils.py), so what is left is not kept.
+        """
         log.warning("machine-of-gang-lost", instance=self.id, machines=self.entry.nodes)
         self.entry.node_lost = True
         self.request_end()

@@ -105,9 +105,9 @@ class CheckpointTransfer:
             await self._pause(entry, backoff.next_s())
         return why or "its machine is gone"
 
-    async def _uploaded(self, entry: RunEntry, _rank: RankEntry, machine: RentedMachine) -> None:
+    async def _uploaded(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> None:
         """One look; an upload that goes on fails no attempt, whatever time it takes."""
-        left = parse_uploads(await machine.call("uploads", {"wait_s": UPLOAD_LOOK_S}))
+        left = parse_uploads(await machine.call("uploads", {"wait_s": UPLOAD_LOOK_S}, rank.node))
         if left:
             raise SkyUnreachableError(left)
 

@@ -105,7 +105,7 @@ class Exchanges:
         }
         answer = parse_exchange(await machine.call("exchange", ask, node), tasks)
         machine.hosts[node] = answer.host, answer.address
-        machine.note_together(answer.together)
+        machine.note_together(answer.together, node)
         if node == 0:
             machine.note_images(answer.images)
         trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
