@@ -25,7 +25,7 @@ DONE = re.compile(r"^(?:\[\d+\] )?done$", re.MULTILINE)
 TRAVEL = ("torch-applied", "ray-applied")
 KINDS = (JOBSET, PYTORCH, RAY_JOB)
 #: Wall seconds that two nodes of PyTorch or Ray may take on a loaded machine, once they have their place.
-START_S = 400.0
+START_S = 800.0
 
 
 @contextmanager
