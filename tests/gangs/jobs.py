@@ -61,12 +61,42 @@ else:
     else:
         raise SystemExit("no driver")
 """
-#: Tasks of Ray on both nodes; then by its argument it ends or travels.
+#: Tasks of Ray on both nodes, then Ray Train with a worker on each. By its argument it ends, or travels: away
+#: it trains until it is stopped, at home it goes on from its last checkpoint. The worker on the driver's node
+#: saves, as rented machines of a gang share no directory.
 SPREAD = """
-import os, signal, sys, time
+import os, sys, tempfile, time
 import ray
+from ray import train
+from ray.train.torch import TorchTrainer
 
-ray.init(log_to_driver=False)
+def add_up(config):
+    import torch
+    import torch.distributed as dist
+
+    keeps = ray.get_runtime_context().get_node_id() == config["driver"]
+    step = torch.zeros(1)
+    if keeps and train.get_checkpoint():
+        with train.get_checkpoint().as_directory() as saved, open(os.path.join(saved, "step")) as file:
+            step += int(file.read())
+    dist.all_reduce(step)
+    first = int(step)
+    while step < config["steps"] or config["endless"]:
+        if step == config["steps"]:
+            time.sleep(0.2)
+            continue
+        sum = torch.tensor([train.get_context().get_world_rank() + 1.0])
+        dist.all_reduce(sum)
+        step += 1
+        metrics = {"first": first, "step": int(step), "sum": int(sum)}
+        with tempfile.TemporaryDirectory() as made:
+            with open(os.path.join(made, "step"), "w") as file:
+                file.write(str(int(step)))
+            train.report(metrics, checkpoint=train.Checkpoint.from_directory(made) if keeps else None)
+        if keeps:
+            print("saved step", int(step), flush=True)
+
+ray.init()
 
 @ray.remote(num_cpus=1, scheduling_strategy="SPREAD")
 def where(_):
@@ -74,22 +104,23 @@ def where(_):
     return ray.get_runtime_context().get_node_id()
 
 nodes = set(ray.get([where.remote(number) for number in range(4)]))
-site = os.environ["STARBURST_SITE"]
-if sys.argv[1] == "travel":
-    step = os.path.join(os.environ["STARBURST_CHECKPOINT_DIR"], "step")
-
-    def save(*_):
-        with open(step, "w") as file:
-            file.write("7")
-        sys.exit(0)
-
-    signal.signal(signal.SIGTERM, save)
-    if site == "cluster":
-        with open(step) as file:
-            print("home at step", file.read())
+site, travels = os.environ["STARBURST_SITE"], sys.argv[1] == "travel"
 print("on", len(nodes), "nodes of Ray,", site, flush=True)
-while sys.argv[1] == "travel" and site == "cloud":
-    time.sleep(0.2)
+trainer = TorchTrainer(
+    add_up,
+    train_loop_config={
+        "driver": ray.get_runtime_context().get_node_id(),
+        "steps": 10 if travels and site == "cluster" else 7,
+        "endless": travels and site == "cloud",
+    },
+    scaling_config=train.ScalingConfig(num_workers=2, placement_strategy="STRICT_SPREAD"),
+    run_config=train.RunConfig(
+        name="adds",
+        storage_path=os.environ["STARBURST_CHECKPOINT_DIR"] if travels else tempfile.mkdtemp(),
+    ),
+)
+metrics = trainer.fit().metrics
+print("trained from step {first} to {step}, sum {sum},".format(**metrics), site)
 print("done")
 """
 SWEEP = """#!/bin/sh

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -27,19 +28,21 @@ PYTHON = Path("/usr/bin/python3.11")
 BASH = Path("/usr/bin/bash")
 PATH = f"{PROGRAMS}/bin:/usr/local/bin:/usr/bin:/bin"
 IMAGE = "docker.io/local/training:1"
-WANTED = ("torch==2.13.0", "numpy", "ray[default]==2.60.0")
+WANTED = ("torch==2.13.0", "numpy", "ray[default,train]==2.60.0")
 #: What no job here needs, of a gigabyte.
 _LEFT_OUT = re.compile(r"/(include|test|tests|idlelib|ensurepip|tkinter|lib2to3)(/|$)|\.(a|pyi)$")
 
 
 def install() -> None:
-    """Make the environment, once."""
-    if (PROGRAMS / ".done").exists():
+    """Make the environment, once; again when other packages are wanted, and then the image too."""
+    done = PROGRAMS / ".done"
+    if done.exists() and done.read_text().split() == [*WANTED]:
         return
+    shutil.rmtree(PLACE, ignore_errors=True)
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", PROGRAMS], check=True, timeout=120)
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", str(PROGRAMS / "bin" / "python")]
     subprocess.run([*pip, "install", "--no-compile", *WANTED], check=True, timeout=1800)
-    (PROGRAMS / ".done").touch()
+    done.write_text("\n".join(WANTED))
 
 
 def load_image(lab: Lab, nodes: int) -> None:

@@ -13,7 +13,9 @@ REDUCE = """
 begun=$(date +%s)
 until [ -s "$STARBURST_HOSTS_FILE" ]; do sleep 1; done
 echo "knows its hosts after $(($(date +%s) - begun)) s"
-[ "$(sed -n $((RANK + 1))p "$STARBURST_HOSTS_FILE")" = "$(hostname -i)" ] || exit 9
+export SKYPILOT_NODE_IPS="$(cat "$STARBURST_HOSTS_FILE")"
+[ "$(echo "$SKYPILOT_NODE_IPS" | sed -n $((RANK + 1))p)" = "$(hostname -i)" ] || exit 9
+[ "$RANK" = 0 ] || [ "$(echo "$SKYPILOT_NODE_IPS" | head -n1)" = "$MASTER_ADDR" ] || exit 8
 wc -l <"$STARBURST_HOSTS_FILE"
 mine=$((RANK + 1))
 if [ "$RANK" = 0 ]; then
