@@ -75,6 +75,7 @@ SHOWN: dict[str, Check] = {
     r"as instance_type": lambda value, task, _: machine(task)["instance_type"] == value,
     r"as use_spot": lambda value, task, _: machine(task)["use_spot"] is (str(value).lower() != "false"),
     r"as infra": lambda value, task, _: machine(task)["infra"] == value,
+    r"as any_of": lambda value, task, _: ",".join(each["infra"] for each in machine(task)["any_of"]) == value,
     r"as infra: (.*)": lambda _, task, told: machine(task)["infra"].startswith(told),
     r"a task without use_spot is on demand": lambda _, task, __: "use_spot" not in machine(task),
     r"a rented machine has as many GPUs as the job asks for": lambda value, task, _: str(
