@@ -54,6 +54,7 @@ SHAPES: list[dict[str, Any]] = [
     {"gpus": 3},
     {"gang": (2, 2)},
     {"gang": (4, 4)},
+    {"gang": (3, 3)},  # on two machines in the cloud, each with room for others
     {"gpus": 0, "cpus": 4},
     {"gpus": 0},
 ]
