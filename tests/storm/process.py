@@ -51,7 +51,7 @@ TWICE = (RunStarted, RunEnded, InstanceReady, InstanceGone, InstanceFailed)
 #: What is asked for in place of an action that was given up.
 UNDONE_BY = {"start": "stop", "launch": "terminate"}
 #: Twenty times the real terms of the leader's lease and more: a renewal is a write.
-TERMS = LeaseTerms(600.0, 400.0, 160.0, 60.0)
+TERMS = LeaseTerms(180.0, 120.0, 50.0, 20.0)
 #: Failures after which a run is broken off.
 HOPELESS = 3
 #: Bytes of the header of SQLite's write-ahead log, and of a frame of it: a page with its own header.

@@ -31,7 +31,7 @@ START = 1_767_571_200.0
 #: Looks that in hours of virtual time mostly find nothing are this far apart instead; wall seconds.
 LOOKS = {
     "starburst.app.daemon.controller.POLL_S": 60.0,
-    "starburst.app.daemon.controller.REAP_S": 600.0,
+    "starburst.app.daemon.controller.REAP_S": 240.0,
     "starburst.app.daemon.controller.PRUNE_S": 4 * 3600.0,
     "starburst.app.daemon.cron_ticker.LOOK_S": 1800.0,
     "starburst.app.daemon.retention.ROUND_S": 4 * 3600.0,

@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from starburst.runs.fence import LeaderFence
 from starburst.runs.files import directory_name, id_of
 from starburst.runs.supervisor.files import read_json, write_json
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 #: Directory of the journal; that of a leader has its epoch behind a hyphen.
 NAME = "notes"
@@ -106,7 +109,7 @@ def body_of(journal: Journal, key: str) -> dict[str, Any]:
     return {name: value for name, value in journal.get(key).items() if name != "key"}
 
 
-def fields_of(entry: object) -> dict[str, Any]:
+def fields_of(entry: DataclassInstance) -> dict[str, Any]:
     """What is stored of a dataclass: its fields, and those of dataclasses in them.
 
     Dictionaries are not copied: the deep copies that `asdict` makes take half the time of writing an entry.
@@ -118,9 +121,9 @@ def fields_of(entry: object) -> dict[str, Any]:
 def _stored(value: Any) -> Any:
     if isinstance(value, list):
         return [_stored(each) for each in value]
-    return fields_of(value) if is_dataclass(value) else value
+    return fields_of(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
+def _names(kind: type[DataclassInstance]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
