@@ -160,7 +160,7 @@ PLANTED = {
         "starburst.store.store:Store._put",
         "[rows.action(item) for item in asked.values()]",
         "[]",
-        (25, 14, 0.125, ("killed", "crash-after-commit")),
+        (27, 14, 0.125, ("killed", "crash-after-commit")),
     ),
     "requests-not-taken": Planted(
         "a request stays in the store after its step",
@@ -217,7 +217,7 @@ PLANTED = {
         f"{_SKY}.lifecycle:live",
         "while starting is not None and not starting.done():",
         "while False:",
-        (39, 30, 0.1, ("regretted", "sky-slow")),
+        (34, 30, 0.1, ("regretted", "sky-slow")),
     ),
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
@@ -252,7 +252,7 @@ PLANTED = {
         f"{_SKY}.runs.run_table:RunTable.save",
         "save_run(self._context.journal, entry)",
         "pass",
-        (111, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
+        (2, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
     ),
     "machine-not-journaled": Planted(
         "rented machines are not written down",
@@ -280,7 +280,7 @@ PLANTED = {
         f"{_KUBE}.runs.run_object:RunObject.end",
         "        if self.active:\n            return None\n",
         "",
-        (10, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
+        (1, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
     ),
     "started-when-created": Planted(
         "a run on the cluster counts as started without a pod",
