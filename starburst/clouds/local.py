@@ -121,6 +121,10 @@ class LocalCloud:
         """See `RunSite`."""
         self._runner.stop(job_id, attempt, grace_s)
 
+    def newest(self, job_id: str) -> int:
+        """See `RunSite`."""
+        return self._runner.newest(job_id)
+
     def nudge(self) -> None:
         """See `RunSite`. Machines are polled anyway."""
         self._runner.nudge()

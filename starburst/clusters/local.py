@@ -50,6 +50,10 @@ class LocalCluster:
         report(NodesChanged(self._nodes))
         await self._runner.watch(report)
 
+    def newest(self, job_id: str) -> int:
+        """See `RunSite`."""
+        return self._runner.newest(job_id)
+
     def nudge(self) -> None:
         """See `RunSite`."""
         self._runner.nudge()

@@ -60,6 +60,9 @@ class RunSite(Protocol):
     async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
         """Begin to end a run. RunEnded comes once nothing of it is alive, also for a run that never was."""
 
+    def newest(self, job_id: str) -> int:
+        """The last attempt of a job that may be alive there, as far as the site was seen; 0 if none may."""
+
     async def watch(self, report: Report) -> None:
         """List the site, then watch it, until cancelled.
 

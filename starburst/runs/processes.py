@@ -124,15 +124,16 @@ class ProcessRunner:
             self._attempts[attempt.key] = attempt
         self._resume(attempt)
 
+    def newest(self, job_id: str) -> int:
+        """See `RunSite`."""
+        return max((attempt for job, attempt in self._live if job == job_id), default=0)
+
     def nudge(self) -> None:
         """Look at progress reports now."""
         self._nudges.hint()
 
     async def evacuate(self, lease: Path, message: str, most_grace_s: float = 0.0) -> list[RunEnded]:
-        """End the runs on the machine of this lease, each within its own grace and `most_grace_s`.
-
-        Runs that are lost by it are returned, not reported.
-        """
+        """End the runs on a machine, each within its grace and `most_grace_s`; the lost are returned only."""
         here = _resolved(lease)
         live = list(self._live.items())
         keys = [key for key, attempt in live if here in await until_done(attempt.leases, key)]

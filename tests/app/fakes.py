@@ -254,6 +254,12 @@ class FakeSite:
     async def terminate(self, instance_id: str) -> None:
         await self._call(f"terminate {instance_id}", lambda now: self.world.terminate(instance_id, now))
 
+    def newest(self, job_id: str) -> int:
+        self.world.settle(wall())
+        runs = self.world.runs.items()
+        there = (key for key, run in runs if run.site is self.site and run.end is None)
+        return max((attempt for job, attempt in there if job == job_id), default=0)
+
     def nudge(self) -> None:
         self.calls.append("nudge")
 

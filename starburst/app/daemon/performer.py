@@ -121,6 +121,8 @@ class Performer:
     async def _after(self, previous: asyncio.Task[None] | None, action: Action) -> None:
         if previous is not None:
             await asyncio.wait([previous])
+        if isinstance(action, StartRun):
+            await self._end_later_runs(action)
         error = await self._try(action, _tries(action))
         if error is not None and not isinstance(action, PrepareRun):
             # The run or instance may or may not have started. It is stopped to be sure; the site then reports
@@ -131,6 +133,26 @@ class Performer:
         if self._owed[action.key] <= 0:
             del self._owed[action.key]
         await self._done(action.key)
+
+    async def _end_later_runs(self, start: StartRun) -> None:
+        """End runs of the job that the store does not know, and wait until nothing of them may be alive.
+
+        A store that was put back to a backup has not seen where the job went since.
+        """
+        for site in Site:
+            first, backoff = start.attempt + (site is start.site), Backoff(FIRST_PAUSE_S, LAST_PAUSE_S)
+            while (attempt := self._site(site).newest(start.job_id)) >= first:
+                log.warning(
+                    "later-run", job=start.job_id, attempt=attempt, site=site.value, starting=start.attempt
+                )
+                await self._try(StopRun(start.job_id, attempt, site, await self._grace_s(start.job_id)), None)
+                await backoff.pause()
+
+    async def _grace_s(self, job_id: str) -> float:
+        try:
+            return (await self._find(job_id))[0].grace_s
+        except LookupError:
+            return 0.0
 
     async def _try(self, action: Action, tries: int | None) -> Exception | None:
         """Repeat a call until it succeeds, at most `tries` times; None is no limit. Returns the last error.

@@ -66,6 +66,10 @@ class SkyCloud:
         """See `RunSite`."""
         self._wake(self._runs.stop(job_id, attempt, grace_s))
 
+    def newest(self, job_id: str) -> int:
+        """See `RunSite`. The journal has all of them."""
+        return self._runs.newest(job_id)
+
     def nudge(self) -> None:
         """See `RunSite`. Has machines with tasks exchange now; SkyPilot is not asked."""
         self._nudges.hint()

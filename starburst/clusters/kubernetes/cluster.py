@@ -184,6 +184,10 @@ class KubernetesCluster:
             await api.close()
             self._connecting = None
 
+    def newest(self, job_id: str) -> int:
+        """See `RunSite`. Before the first listing nothing was seen."""
+        return self._registry.newest(job_id)
+
     def nudge(self) -> None:
         """See `RunSite`. Watches report changes at once."""
 

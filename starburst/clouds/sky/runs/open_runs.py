@@ -13,6 +13,7 @@ class OpenRuns:
 
     def __init__(self) -> None:
         self._on: dict[str, dict[tuple[str, int], RunEntry]] = {}
+        self._attempts: dict[str, set[int]] = {}
         self._ports_of: dict[tuple[str, int], frozenset[int]] = {}
         self._ports: Counter[int] = Counter()
 
@@ -25,6 +26,7 @@ class OpenRuns:
         """Take in a run that is not known here."""
         for rank in entry.ranks:
             self._on.setdefault(rank.where, {})[entry.key] = entry
+        self._attempts.setdefault(entry.job, set()).add(entry.attempt)
         told = [rank.spec.get("env", {}).get("MASTER_PORT", "") for rank in entry.ranks]
         self._ports_of[entry.key] = ports = frozenset(int(port) for port in told if port.isdecimal())
         self._ports.update(ports)
@@ -36,10 +38,18 @@ class OpenRuns:
             here.pop(entry.key, None)
             if not here:
                 self._on.pop(where, None)
+        attempts = self._attempts.get(entry.job, set())
+        attempts.discard(entry.attempt)
+        if not attempts:
+            self._attempts.pop(entry.job, None)
         for port in self._ports_of.pop(entry.key, ()):
             self._ports[port] -= 1
             if not self._ports[port]:
                 del self._ports[port]
+
+    def newest(self, job_id: str) -> int:
+        """The last attempt of a job that is open; 0 if none is."""
+        return max(self._attempts.get(job_id, ()), default=0)
 
     def has_any_on(self, instance_id: str) -> bool:
         """Whether a run on a machine has not been reported to its end, checkpoints included."""

@@ -144,6 +144,10 @@ class RunTable:
             self.advance(entry)
         return frozenset(self._runs)
 
+    def newest(self, job_id: str) -> int:
+        """The last attempt of a job whose end is not journaled; 0 if there is none."""
+        return self._open.newest(job_id)
+
     def tasks_on(self, instance_id: str) -> Iterator[tuple[RunEntry, RankEntry]]:
         """The tasks on a machine that may be alive."""
         return self._open.tasks_on(instance_id)

@@ -31,6 +31,8 @@ class RunRegistry:
         self._restarts = restarts
         self._end_times = end_times
         self._units: dict[RunKey, RunObject] = {}
+        #: Attempts of jobs that have such objects.
+        self._attempts: dict[str, set[int]] = {}
         self._by_uid: dict[str, RunKey] = {}
         #: Pods by the uid of the Job that owns them.
         self._pods: dict[str, dict[tuple[str, str], PodView]] = {}
@@ -117,18 +119,23 @@ class RunRegistry:
         if unit is None or (unit.gone and unit.told_end and unit.view.uid != view.uid):
             if new is None:
                 return
-            unit = self._units[key] = RunObject(key, view, self._pods.setdefault(view.uid, {}))
+            unit = self._keep(RunObject(key, view, self._pods.setdefault(view.uid, {})))
         elif unit.view.uid != view.uid:
             return  # not the object that this run is
         before = self._by_uid.get(view.uid, key)
         if before != key:  # an adopted object is on its next run
-            self._units.pop(before, None)
+            self._drop(before)
             unit.earlier = frozenset(pod.uid for pod in unit.pods.values() if pod.over)
         self._by_uid[view.uid] = key
         unit.view, unit.gone = view, new is None
         if isinstance(view, PodView):
             unit.pods = {} if new is None else {view.key: view}
         self._news[key] = None
+
+    def newest(self, job_id: str) -> int:
+        """The last attempt of a job whose end was not told; 0 if there is none."""
+        attempts = self._attempts.get(job_id, ())
+        return max((each for each in attempts if not self._units[job_id, each].told_end), default=0)
 
     def known(self) -> frozenset[RunKey]:
         """Every run of which something was seen."""
@@ -166,9 +173,9 @@ class RunRegistry:
         unit = None if known is None else self._units.get(known)
         if known is None or unit is None or known < key or (known == key and not unit.told_end):
             return  # the watch says the rest
-        self._units.pop(known)
+        self._drop(known)
         pods = self._pods.setdefault(view.uid, {}) if isinstance(view, JobView) else {view.key: view}
-        self._units[key] = RunObject(key, view, pods, frozenset(pod.uid for pod in pods.values() if pod.over))
+        self._keep(RunObject(key, view, pods, frozenset(pod.uid for pod in pods.values() if pod.over)))
         self._by_uid[view.uid] = key
         self._news[key] = None
 
@@ -199,9 +206,22 @@ class RunRegistry:
 
     def _forget(self, unit: RunObject) -> None:
         """Drop a run whose object is gone and whose end was reported."""
-        self._units.pop(unit.key, None)
+        self._drop(unit.key)
         if self._by_uid.get(unit.view.uid) == unit.key:
             del self._by_uid[unit.view.uid]
             pods = self._pods.get(unit.view.uid)
             if not pods:
                 self._pods.pop(unit.view.uid, None)
+
+    def _keep(self, unit: RunObject) -> RunObject:
+        job_id, attempt = unit.key
+        self._units[unit.key] = unit
+        self._attempts.setdefault(job_id, set()).add(attempt)
+        return unit
+
+    def _drop(self, key: RunKey) -> None:
+        if self._units.pop(key, None) is not None:
+            attempts = self._attempts[key[0]]
+            attempts.remove(key[1])
+            if not attempts:
+                del self._attempts[key[0]]
