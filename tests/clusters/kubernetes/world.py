@@ -204,7 +204,7 @@ class World(FakeServer):
         taken = {_marks(mate).get(names.RANK) for mate in mates if mate["status"]["phase"] not in free}
         rank = next(rank for rank in range(len(nodes) + 1) if str(rank) not in taken)
         there = {node["metadata"]["name"] for node in self.all(NODES)} - self.cordoned
-        if rank >= len(nodes) or nodes[rank] not in there:
+        if rank >= len(nodes) or nodes[rank] not in there or not self._has_room(nodes[rank], pod):
             why = {"type": "PodScheduled", "status": "False", "message": f"{nodes[0]} takes no pods"}
             if not pod["status"].get("conditions"):
                 self._change(PODS, pod, {"status": {"conditions": [why]}})
@@ -212,6 +212,12 @@ class World(FakeServer):
         metadata = {"name": pod["metadata"]["name"], "annotations": {names.RANK: str(rank)}}
         address = Address.of(PODS.path(pod["metadata"]["namespace"], pod["metadata"]["name"]))
         self._told(lambda: self.store.bind(address, {"metadata": metadata, "target": {"name": nodes[rank]}}))
+
+    def _has_room(self, node: str, pod: Object) -> bool:
+        """Whether a node has the GPUs of a pod, beside those of pods that may live there."""
+        here = (one for one in self.all(PODS) if one["spec"].get("nodeName") == node and not _over(one))
+        amounts = next(one["status"] for one in self.all(NODES) if one["metadata"]["name"] == node)
+        return sum(map(_gpus, here)) + _gpus(pod) <= int(amounts["allocatable"].get("nvidia.com/gpu", 0))
 
     def _later(self, seconds: float, what: str, pod: Object) -> None:
         key = (what, pod["metadata"]["uid"])
@@ -288,6 +294,11 @@ class World(FakeServer):
 
 def _owner(pod: Object) -> str:
     return next((str(owner["uid"]) for owner in pod["metadata"].get("ownerReferences") or ()), "")
+
+
+def _gpus(pod: Object) -> int:
+    limits = ((each.get("resources") or {}).get("limits") or {} for each in pod["spec"]["containers"])
+    return sum(int(each.get("nvidia.com/gpu", 0)) for each in limits)
 
 
 def _over(pod: Object) -> bool:
