@@ -160,7 +160,7 @@ PLANTED = {
         "starburst.store.store:Store._put",
         "[rows.action(item) for item in asked.values()]",
         "[]",
-        (27, 14, 0.125, ("killed", "crash-after-commit")),
+        (28, 14, 0.125, ("killed", "crash-after-commit")),
     ),
     "requests-not-taken": Planted(
         "a request stays in the store after its step",

@@ -156,7 +156,8 @@ class Storm:
     async def _keep_up(self) -> None:
         """What systemd does: a process that is down is started again."""
         while True:
-            await asyncio.sleep(self.draw.uniform(2.0, 120.0))
+            most_s = 30.0 if self.process.is_short else 120.0
+            await asyncio.sleep(self.draw.uniform(2.0, most_s))
             if self.process.is_short and (self.weather.is_calm or self.draw.random() < 0.3):
                 self.process.start()
 
