@@ -258,3 +258,44 @@ def test_closing_drops_what_is_under_way_and_what_waits_behind_it():
         assert len(bench.cluster.calls) == calls
 
     run(main())
+
+
+AWAY = StartRun("a", 2, Site.CLOUD, (Slot(0, "i-1", Resources(1)),))
+
+
+@pytest.mark.parametrize(
+    ("lives", "asked"),
+    [(AWAY, start("a", 1)), (AWAY, start("a", 2)), (start("a", 3), AWAY), (start("a", 2), start("a", 1))],
+    ids=["later, away", "the same number, away", "later, at home", "later, at the same site"],
+)
+def test_a_run_that_only_a_later_store_knew_ends_before_its_job_starts(
+    lives: StartRun, asked: StartRun
+) -> None:
+    async def main() -> None:
+        before, after = Bench(), Bench()
+        after.cluster.world = after.cloud.world = before.world
+        await before.perform(LaunchInstance("i-1", "small"))
+        await asyncio.sleep(10.0)
+        await before.perform(lives)
+        run_ = before.world.runs["a", lives.attempt]
+        assert run_.end is None
+        await after.perform(asked)
+        calls = [*after.cluster.calls, *after.cloud.calls]
+        assert calls.count(f"stop a/{lives.attempt}") == 1
+        assert f"start a/{asked.attempt}" in calls
+        assert run_.end is not None
+        assert run_.end.end is RunEnd.STOPPED
+        assert not before.world.broken
+        assert after.done == [asked.key]
+
+    run(main())
+
+
+def test_earlier_runs_are_the_business_of_the_core() -> None:
+    async def main() -> None:
+        bench = Bench()
+        await bench.perform(start("a", 1))
+        await bench.perform(AWAY)
+        assert bench.cluster.calls == ["start a/1"]
+
+    run(main())

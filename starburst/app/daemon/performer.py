@@ -36,6 +36,8 @@ CALL_TIMEOUT_S = 60.0
 FIRST_PAUSE_S = 0.5
 LAST_PAUSE_S = 30.0
 TRIES = 5
+#: Between two looks at a run that has to end first, wall seconds.
+LATER_S = 2.0
 
 #: Errors that concern one action only; any other error counts as an outage of the site.
 OWN_ERRORS = (LookupError, RuntimeError, TypeError, ValueError)
@@ -140,13 +142,13 @@ class Performer:
         A store that was put back to a backup has not seen where the job went since.
         """
         for site in Site:
-            first, backoff = start.attempt + (site is start.site), Backoff(FIRST_PAUSE_S, LAST_PAUSE_S)
+            first, ending = start.attempt + (site is start.site), 0
             while (attempt := self._site(site).newest(start.job_id)) >= first:
-                log.warning(
-                    "later-run", job=start.job_id, attempt=attempt, site=site.value, starting=start.attempt
-                )
-                await self._try(StopRun(start.job_id, attempt, site, await self._grace_s(start.job_id)), None)
-                await backoff.pause()
+                if attempt != ending:
+                    ending, grace_s = attempt, await self._grace_s(start.job_id)
+                    log.warning("later-run", job=start.job_id, attempt=attempt, site=site.value)
+                    await self._try(StopRun(start.job_id, attempt, site, grace_s), None)
+                await asyncio.sleep(LATER_S)
 
     async def _grace_s(self, job_id: str) -> float:
         try:
