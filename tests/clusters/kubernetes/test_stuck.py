@@ -18,6 +18,7 @@ from starburst.core.model.events import RunEnded, RunStalled, RunStarted
 from starburst.kube.objects import NodeView
 from starburst.kube.resources import EVENTS, JOBS
 from tests.clusters.kubernetes.scene import BIND_LIMIT_S, NS, START_LIMIT_S, FakeDesk, Scene, play
+from tests.clusters.kubernetes.scene import a_job as users_job
 from tests.clusters.kubernetes.views import ME, a_job, a_node, a_pod
 
 LIMITS = StartLimits(60.0, 1800.0)
@@ -115,6 +116,20 @@ def test_an_image_that_is_not_there_is_waited_for_as_long_as_a_binding(tmp_path:
         scene.world.waits_for = None
         await scene.start(name, "n0")
         await scene.until(lambda: scene.ends[1:] == [(name, 2, "exited")])
+
+    play(tmp_path, act)
+
+
+def test_a_pod_made_anew_that_cannot_start_does_not_hold_its_place_for_ever(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        name = await scene.adopt(users_job(args=("500", "0"), backoffLimit=3))
+        await scene.start(name, "n0")
+        await scene.until(lambda: RunStarted(name, 1) in scene.reports)
+        scene.world.waits_for = ("ErrImagePull", "manifest unknown")
+        scene.world.end_pod(scene.pods()[0], 137)  # out of memory; its Job makes another
+        await scene.until(lambda: scene.ends)
+        assert scene.ends == [(name, 1, "displaced")]
+        assert end_of(scene).message == "its container waits: ErrImagePull: manifest unknown"
 
     play(tmp_path, act)
 

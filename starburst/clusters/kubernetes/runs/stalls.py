@@ -117,9 +117,10 @@ def _nodes_for(run: RunObject) -> list[str]:
 
 
 def _not_started(run: RunObject, known: RunSurroundings) -> Stall | None:
-    """For bound pods whose containers are not up; one with a reason counts first."""
-    if run.told_started:
-        return None
+    """For bound pods whose containers are not up; one with a reason counts first.
+
+    Pods that a Job made anew after a failure count, too: their run would hold its place for ever.
+    """
     waiting = [
         pod
         for pod in run.active
