@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
 
@@ -19,6 +19,9 @@ from tests.storm.run import Ask, Told, run
 from tests.storm.shrink import shrunk, told_as_story
 from tests.storm.spread import spread
 from tests.storm.weather import FAULTS
+
+#: Seconds between two lines of how far a run is.
+TELL_S = 60.0
 
 
 def main() -> None:
@@ -56,8 +59,11 @@ def _run(args: argparse.Namespace) -> bool:
     began, bad, counts, checked = time.perf_counter(), list[Told](), Counter[str](), Counter[str]()
     virtual_s = cpu_s = 0.0
     seeds = 0
-    for told in spread(run, list(_asks(args)), on=args.on, processes=args.processes):
+    asks = list(_asks(args))
+    tell = _progress(len(asks))
+    for told in spread(run, asks, on=args.on, processes=args.processes):
         seeds += 1
+        tell(len(bad))
         counts += told.counts
         checked += told.checked
         virtual_s, cpu_s = virtual_s + told.virtual_s, cpu_s + told.cpu_s
@@ -82,6 +88,26 @@ def _run(args: argparse.Namespace) -> bool:
     if bad and args.shrink:
         print(told_as_story(shrunk(min(bad, key=lambda one: one.ask.seed))))
     return bool(bad)
+
+
+def _progress(seeds: int) -> Callable[[int], None]:
+    """What is called after each seed, with how many were wrong; a line a minute tells how far it is."""
+    began = told_at = time.perf_counter()
+    done = 0
+
+    def tell(wrong: int) -> None:
+        nonlocal told_at, done
+        done, now = done + 1, time.perf_counter()
+        if now - told_at >= TELL_S:
+            told_at = now
+            left_min = (now - began) / done * (seeds - done) / 60
+            print(
+                f"{done} of {seeds} seeds, {wrong} wrong; {left_min:.0f} min left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    return tell
 
 
 def _plant(names: Sequence[str], args: argparse.Namespace) -> bool:
