@@ -120,6 +120,10 @@ class SimSite(RunSite):
         """See the port."""
         await self._call(lambda: self._stop((job_id, attempt), grace_s))
 
+    def newest(self, job_id: str) -> int:
+        """See the port."""
+        return max((attempt for job, attempt in self.live if job == job_id), default=0)
+
     async def watch(self, report: Report) -> None:
         """See the port."""
         self._report_to = report
