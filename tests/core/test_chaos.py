@@ -265,10 +265,13 @@ class Chaos:
                     self._take_machine(name, preempted=False)
                 elif launched_at is None:
                     self._boot(0, [], [name])
-            if not self.runs and not self.machines:
-                if self.scheduler.next_wakeup() == float("inf"):
-                    return
-                self.now = max(self.now, self.scheduler.next_wakeup())
+            wakeup = self.scheduler.next_wakeup()
+            if not self.runs and not self.machines and wakeup == float("inf"):
+                return
+            if not self.runs and wakeup < float(
+                "inf"
+            ):  # a job that tries again keeps its machine for the pause
+                self.now = max(self.now, wakeup)
                 self.tell(Tick())
         raise AssertionError("it never comes to rest")
 
