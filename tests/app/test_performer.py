@@ -12,7 +12,7 @@ import pytest
 from starburst.app.daemon.performer import CALL_TIMEOUT_S, TRIES, Performer
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
-from starburst.core.model.events import InstanceGone, RunEnd, RunEnded
+from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded, RunStalled
 from starburst.domain.job import Job, Site, Workload
 from starburst.domain.resources import Resources
 from tests.app.fakes import CALL_S, FakeSite, Hook, World
@@ -46,6 +46,7 @@ class Bench:
         self.world = World(nodes(4), (OFFER,), dict.fromkeys("ab", 1000.0))
         self.cluster, self.cloud = (sites(self.world, site, hook) for site in Site)
         self.done: list[str] = []
+        self.reports: list[Event] = []
         self.performer = Performer(
             self.cluster,
             self.cloud,
@@ -53,6 +54,7 @@ class Bench:
             offer={"small": OFFER}.__getitem__,
             done=self._done,
             patience=ShortageRetry(),
+            report=self.reports.append,
         )
 
     async def _done(self, key: str) -> None:
@@ -287,6 +289,10 @@ def test_a_run_that_only_a_later_store_knew_ends_before_its_job_starts(
         assert run_.end.end is RunEnd.STOPPED
         assert not before.world.broken
         assert after.done == [asked.key]
+        (told,) = after.reports
+        assert isinstance(told, RunStalled)
+        assert (told.job_id, told.attempt) == ("a", asked.attempt)
+        assert told.why.startswith(f"its run {lives.attempt} in the {lives.site.value}, ")
 
     run(main())
 

@@ -143,6 +143,7 @@ class Controller:
             offer=self._offer,
             done=Gathered(self._mark_done).ask,
             patience=self._patience,
+            report=self._report,
             fence=around.fence,
         )
         self._reaper = Reaper(

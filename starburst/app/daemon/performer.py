@@ -23,11 +23,11 @@ from starburst.core.model.actions import (
     StopRun,
     TerminateInstance,
 )
-from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded
+from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded, RunStalled
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Job, Site, Workload
 from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
-from starburst.runs.ports import Cloud, Cluster, Run, RunSite
+from starburst.runs.ports import Cloud, Cluster, Report, Run, RunSite
 
 log = structlog.get_logger()
 
@@ -38,6 +38,7 @@ LAST_PAUSE_S = 30.0
 TRIES = 5
 #: Between two looks at a run that has to end first, wall seconds.
 LATER_S = 2.0
+LATER = "its run {attempt} in the {site}, which the store does not know as a backup was put back, ends first"
 
 #: Errors that concern one action only; any other error counts as an outage of the site.
 OWN_ERRORS = (LookupError, RuntimeError, TypeError, ValueError)
@@ -55,6 +56,7 @@ class Performer:
         offer: Callable[[str], Offer],
         done: Callable[[str], Awaitable[None]],
         patience: ShortageRetry,
+        report: Report,
         fence: LeaderFence = NO_FENCE,
     ) -> None:
         self._cluster = cluster
@@ -64,6 +66,7 @@ class Performer:
         self._offer = offer
         self._done = done
         self._patience = patience
+        self._report = report
         #: Actions under way, by number; and the latest action of each job or instance.
         self._tasks = TaskSet()
         self._count = count()
@@ -147,6 +150,8 @@ class Performer:
                 if attempt != ending:
                     ending, grace_s = attempt, await self._grace_s(start.job_id)
                     log.warning("later-run", job=start.job_id, attempt=attempt, site=site.value)
+                    why = LATER.format(attempt=attempt, site=site.value)
+                    self._report(RunStalled(start.job_id, start.attempt, why))
                     await self._try(StopRun(start.job_id, attempt, site, grace_s), None)
                 await asyncio.sleep(LATER_S)
 
