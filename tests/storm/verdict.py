@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
@@ -16,6 +16,7 @@ from starburst.domain.job import Phase
 from starburst.store.listings import queries
 from starburst.store.schema import history
 from starburst.store.store import Step, Store
+from tests.clusters.kubernetes.world import gpus_of
 from tests.storm.model.cloud import BEFORE_BOOT_S
 from tests.storm.starvation import Starvation
 
@@ -145,7 +146,7 @@ class Verdict:
         storm = self._storm
         for name, gpus in storm.nodes.items():
             pods = [pod for pod in storm.cluster.pods_on(name) if pod["status"]["phase"] == "Running"]
-            used = sum(_gpus(pod) for pod in pods)
+            used = sum(map(gpus_of, pods))
             if used > gpus:
                 self.wrong.append(f"{name}: {used} of {gpus} GPUs are in use")
         if not storm.weather.on:
@@ -359,8 +360,3 @@ class Verdict:
         paid = past + sum(row.cloud_micro_usd for row in queries.jobs(store))
         if paid != sum(books.values()):
             self.wrong.append(f"micro-dollars that no job paid: {sum(books.values()) - paid}")
-
-
-def _gpus(pod: dict[str, Any]) -> int:
-    limits = pod["spec"]["containers"][0]["resources"].get("limits") or {}
-    return int(limits.get("nvidia.com/gpu", 0))

@@ -217,7 +217,7 @@ class World(FakeServer):
         """Whether a node has the GPUs of a pod, beside those of pods that may live there."""
         here = (one for one in self.all(PODS) if one["spec"].get("nodeName") == node and not _over(one))
         amounts = next(one["status"] for one in self.all(NODES) if one["metadata"]["name"] == node)
-        return sum(map(_gpus, here)) + _gpus(pod) <= int(amounts["allocatable"].get("nvidia.com/gpu", 0))
+        return sum(map(gpus_of, here)) + gpus_of(pod) <= int(amounts["allocatable"].get("nvidia.com/gpu", 0))
 
     def _later(self, seconds: float, what: str, pod: Object) -> None:
         key = (what, pod["metadata"]["uid"])
@@ -296,7 +296,8 @@ def _owner(pod: Object) -> str:
     return next((str(owner["uid"]) for owner in pod["metadata"].get("ownerReferences") or ()), "")
 
 
-def _gpus(pod: Object) -> int:
+def gpus_of(pod: Object) -> int:
+    """GPUs of all its containers."""
     limits = ((each.get("resources") or {}).get("limits") or {} for each in pod["spec"]["containers"])
     return sum(int(each.get("nvidia.com/gpu", 0)) for each in limits)
 
