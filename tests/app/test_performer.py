@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from errno import ENOSPC
 from itertools import pairwise
 
 import pytest
@@ -293,6 +294,27 @@ def test_a_run_that_only_a_later_store_knew_ends_before_its_job_starts(
         assert isinstance(told, RunStalled)
         assert (told.job_id, told.attempt) == ("a", asked.attempt)
         assert told.why.startswith(f"its run {lives.attempt} in the {lives.site.value}, ")
+
+    run(main())
+
+
+def test_a_full_disk_meanwhile_is_waited_out_and_the_later_run_has_its_grace() -> None:
+    tries: list[float] = []
+
+    async def find(name: str) -> tuple[Job, Workload]:
+        tries.append(wall())
+        if len(tries) == 1:
+            raise OSError(ENOSPC, "No space left on device")
+        return await found(name)
+
+    async def main() -> None:
+        before, after = Bench(), Bench(find=find)
+        after.cluster.world = after.cloud.world = before.world
+        await before.perform(start("a", 2))
+        await after.perform(start("a", 1))
+        assert after.done == [start("a", 1).key]
+        assert after.cluster.calls == ["stop a/2", "start a/1"]
+        assert len(tries) == 3  # the disk is full; for the grace; for the start
 
     run(main())
 

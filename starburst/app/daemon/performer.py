@@ -157,7 +157,8 @@ class Performer:
 
     async def _grace_s(self, job_id: str) -> float:
         try:
-            return (await self._find(job_id))[0].grace_s
+            found = await self._patience.outlast(f"grace of {job_id}", lambda: self._find(job_id))
+            return found[0].grace_s
         except LookupError:
             return 0.0
 

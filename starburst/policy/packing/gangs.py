@@ -84,8 +84,8 @@ def seat(
     """The machine of each task among machines that are rented and have room left; None if they do not fit.
 
     The largest task first, each where least is left that holds it (best fit decreasing); of equal ones where
-    fewer GPUs are, then the first. `rooms`: what no job
-    holds of each machine, by number; `machine`: the resources of a whole one.
+    fewer GPUs are, then the first. `rooms`: what no job holds of each machine, by number; `machine`: the
+    resources of a whole one.
     """
     left = dict(rooms)
     nodes = [0] * len(demands)
