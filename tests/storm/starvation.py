@@ -39,6 +39,7 @@ class Starvation:
         #: Since when the oldest has no reason to wait, seconds.
         self._since = 0.0
         self._nodes: tuple[Node, ...] = ()
+        self._most = 0
         #: Jobs that were passed as often as may be.
         self.protected: set[str] = set()
 
@@ -52,8 +53,9 @@ class Starvation:
             self._passes = 0
             return ""
         passes = self._passes + sum(seq > before.seq for seq in started)
-        if self._passes < most <= passes or tuple(step.nodes) != self._nodes:
-            self._nodes, self._then = tuple(step.nodes), set(self._holders)
+        # What a config allows counts from when it is loaded: who runs then may go on.
+        if self._passes < most <= passes or (tuple(step.nodes), most) != (self._nodes, self._most):
+            self._nodes, self._most, self._then = tuple(step.nodes), most, set(self._holders)
         self._passes = passes
         self._then &= self._holders
         if not most or passes < most or self._then or now < away_until or not self._fits(before):

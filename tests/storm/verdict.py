@@ -19,6 +19,7 @@ from starburst.store.store import Step, Store
 from tests.clusters.kubernetes.world import gpus_of
 from tests.storm.model.cloud import BEFORE_BOOT_S
 from tests.storm.starvation import Starvation
+from tests.storm.windows import Windows
 
 if TYPE_CHECKING:
     from tests.storm.run import Storm
@@ -66,6 +67,7 @@ class Verdict:
         #: The phase of each job, as stored.
         self.phases: dict[str, Phase] = {}
         self.starvation = Starvation()
+        self.windows = Windows()
         #: When the store was put back, and machines and applied jobs that are younger than what it has now.
         self.put_back_at = 0.0
         self.unbilled: set[str] = set()
@@ -77,6 +79,7 @@ class Verdict:
         """A step is durable."""
         now, storm = self._storm.loop.time(), self._storm
         self.checked["steps"] += 1
+        self.windows.stepped(step.now, now)
         self.decisions.update(decision.subject for decision in step.changes.decisions)
         self._holds(step)
         self._begun(step)
@@ -126,18 +129,17 @@ class Verdict:
 
     def _afforded(self, machine: str, now: float) -> None:
         """Nothing is rented once the cloud's own bills have reached a cap."""
+        cloud = self._storm.cloud
         for cap in self._storm.process.config.caps:
             if cap.queue is not None or cap.user is not None:
                 continue
             self.checked["launches under a cap"] += 1
-            began = now - now % (3600 if cap.per == "hour" else 86_400)
-            spent = sum(
-                self._storm.cloud.rate_of(vm)
-                .for_seconds(max(0.0, (vm.ended_at or now) - max(began, vm.made_at)))
-                .micro_usd
-                for vm in self._storm.cloud.vms
-                if not vm.cluster.endswith(tuple(self.unbilled))
-            )
+            began, spent = self.windows.began_at[cap.per], 0
+            for vm in cloud.vms:
+                if not vm.cluster.endswith(tuple(self.unbilled)):
+                    until = vm.stopped_at or vm.ended_at or now
+                    seconds = max(0.0, until - max(began, vm.made_at))
+                    spent += cloud.rate_of(vm).for_seconds(seconds).micro_usd
             if spent > 1.02 * 1e6 * float(cap.usd):
                 self.wrong.append(f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}")
 
@@ -297,7 +299,8 @@ class Verdict:
         storm = self._storm
         marks = [mark for mark in storm.marks.all if mark.job == name]
         failed = {mark.attempt for mark in marks if mark.code == 1}
-        if phase == "succeeded" and not storm.marks.succeeded(name, asked.tasks):
+        whole = storm.marks.succeeded(name, asked.tasks, counts_on=asked.applied)
+        if phase == "succeeded" and not whole:
             yield "succeeded by the store, and no attempt of it did"
         if phase == "failed" and asked.code == 0 and not storm.weather.on:
             yield "failed, though its command does not and nothing goes wrong"

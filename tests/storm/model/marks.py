@@ -61,10 +61,11 @@ class Marks:
         """Whether a task of an attempt ever began."""
         return any((mark.job, mark.attempt) == (job, attempt) for mark in self.all)
 
-    def succeeded(self, job: str, tasks: int) -> list[int]:
-        """Attempts of which every task exited with 0."""
+    def succeeded(self, job: str, tasks: int, *, counts_on: bool = False) -> bool:
+        """Whether every task of an attempt exited with 0; `counts_on`: of all attempts together, as a Job of
+        Kubernetes keeps what it has completed while it is suspended."""
         good: dict[int, set[int]] = {}
         for mark in self.all:
             if mark.job == job and mark.code == 0:
-                good.setdefault(mark.attempt, set()).add(mark.rank)
-        return [attempt for attempt, ranks in good.items() if len(ranks) == tasks]
+                good.setdefault(0 if counts_on else mark.attempt, set()).add(mark.rank)
+        return any(len(ranks) == tasks for ranks in good.values())
