@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,8 @@ from pathlib import Path
 import pytest
 
 from starburst.kube.api import Api
-from starburst.kube.resources import PODS, Object
+from starburst.kube.names import GANG
+from starburst.kube.resources import NODES, PODS, Object
 from tests.kube import chakra_lab
 from tests.kube.lab import Lab, control_plane
 
@@ -37,6 +38,8 @@ ARRIVALS_PER_S = 20.0
 #: Wall seconds without a binding after which what is unbound stays so.
 QUIET_S = 8.0
 MAKERS = 16
+#: Pods of one GPU each that begin together or not at all; on fewer nodes as many as nodes.
+GANG_TASKS = 512
 
 
 @dataclass(slots=True)
@@ -61,6 +64,12 @@ class Figures:
     largest_block: int
     whole_nodes: int
     cpu_s: float
+    #: Of the scheduler at its largest, and what it grew by with the pods that wait.
+    peak_mib: float
+    grown_mib: float
+    #: From the last pod of a gang to the last of its bindings; None for a scheduler without gangs.
+    gang_s: float | None
+    gang_tasks: int
 
     def rows(self) -> Iterator[tuple[str, float, str]]:
         """Name, figure, format."""
@@ -74,6 +83,10 @@ class Figures:
         yield "largest free block of GPUs on a node", self.largest_block, ".0f"
         yield f"nodes with all {GPUS_PER_NODE} GPUs free", self.whole_nodes, ",.0f"
         yield "CPU seconds of the scheduler", self.cpu_s, ".1f"
+        yield "peak memory of the scheduler, MiB", self.peak_mib, ",.0f"
+        yield "memory it grew by, MiB per 1,000 pods", 1000 * self.grown_mib / self.pods, ",.2f"
+        if self.gang_s is not None:
+            yield f"gang of {self.gang_tasks}: from its last pod to its last binding, s", self.gang_s, ".2f"
 
 
 def main() -> None:
@@ -82,49 +95,80 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--pods", type=int, default=2000)
     parser.add_argument("--arrivals", type=int, default=200, help="pods that come one by one")
+    parser.add_argument(
+        "--skip-limited", action="store_true", help="not with kube-scheduler's limit of 50 calls per second"
+    )
     parser.add_argument("--small", action="store_true", help="20 nodes, 200 pods: only to see that it runs")
     args = parser.parse_args()
     nodes, pods, arrivals = (20, 200, 40) if args.small else (args.nodes, args.pods, args.arrivals)
     try:
         with control_plane(scheduler=True) as lab:
-            theirs, unlimited, ours = asyncio.run(measure(lab, nodes, pods, arrivals))
+            found = asyncio.run(measure(lab, nodes, pods, arrivals, skip_limited=args.skip_limited))
     except pytest.skip.Exception as nothing:
         print(f"Chakra beside kube-scheduler is not measured: {nothing}")
         return
-    titles = ("kube-scheduler", "Chakra", "×", "kube-scheduler, no limit", "×")
-    print(f"\n| {nodes} nodes, {pods:,} pods | {' | '.join(titles)} |\n|{'---|' * (len(titles) + 1)}")
-    for (name, one, form), (_, two, _), (_, three, _) in zip(
-        theirs.rows(), unlimited.rows(), ours.rows(), strict=True
-    ):
-        times = [f"{three / other:.2f}" if other else "" for other in (one, two)]
-        print(f"| {name} | {one:{form}} | {three:{form}} | {times[0]} | {two:{form}} | {times[1]} |")
-    assert ours.bound / ours.seconds >= theirs.bound / theirs.seconds, "Chakra binds fewer pods per second"
-    assert ours.nodes_in_use <= theirs.nodes_in_use, "Chakra packs less tightly"
+    tell(nodes, pods, found)
+    ours = found.pop("Chakra")
+    for theirs in found.values():
+        assert ours.bound / ours.seconds >= theirs.bound / theirs.seconds, "Chakra binds fewer pods a second"
+        assert ours.nodes_in_use <= theirs.nodes_in_use, "Chakra packs less tightly"
 
 
-async def measure(lab: Lab, nodes: int, pods: int, arrivals: int) -> tuple[Figures, Figures, Figures]:
+def tell(nodes: int, pods: int, found: dict[str, Figures]) -> None:
+    """Figures side by side; × is Chakra over the column before."""
+    ours = {name: figure for name, figure, _ in found["Chakra"].rows()}
+    others = {name: figures for name, figures in found.items() if name != "Chakra"}
+    titles = ["Chakra", *(title for name in others for title in (name, "×"))]
+    print(f"\n| {nodes:,} nodes, {pods:,} pods | {' | '.join(titles)} |\n|{'---|' * (len(titles) + 1)}")
+    theirs = [{name: figure for name, figure, _ in figures.rows()} for figures in others.values()]
+    for name, figure, form in found["Chakra"].rows():
+        cells = [f"{figure:{form}}"]
+        for one in theirs:
+            cells.append(f"{one[name]:{form}}" if name in one else "")
+            cells.append(f"{ours[name] / one[name]:.2f}" if one.get(name) else "")
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+async def measure(
+    lab: Lab, nodes: int, pods: int, arrivals: int, *, skip_limited: bool
+) -> dict[str, Figures]:
     """kube-scheduler, the same without its limit of 50 calls per second, Chakra: one after the other."""
+    found: dict[str, Figures] = {}
     async with await Api.connect(lab.kubeconfig) as api:
-        for number in range(nodes):
-            await chakra_lab.make_node(api, f"node{number:03d}", gpus=GPUS_PER_NODE)
+        await in_parallel(
+            chakra_lab.make_node(api, f"node{number:04d}", gpus=GPUS_PER_NODE) for number in range(nodes)
+        )
         assert lab.state is not None
         pid = int((lab.state / "sched.pid").read_text())
-        theirs = await one(api, "limited", "default-scheduler", pid, pods=pods, arrivals=arrivals)
+        if not skip_limited:
+            found["kube-scheduler"] = await one(
+                api, "limited", "default-scheduler", pid, pods=pods, arrivals=arrivals
+            )
+            await chakra_lab.empty(api, "limited")
         command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
         os.kill(pid, signal.SIGTERM)
-        await chakra_lab.empty(api, "limited")
         limits = ("--kube-api-qps=10000", "--kube-api-burst=10000")
         with rerun([*command, *limits], lab.state) as again:
             await asyncio.sleep(5)
-            unlimited = await one(api, "unlimited", "default-scheduler", again, pods=pods, arrivals=arrivals)
+            found["kube-scheduler, no limit"] = await one(
+                api, "unlimited", "default-scheduler", again, pods=pods, arrivals=arrivals
+            )
         await chakra_lab.empty(api, "unlimited")
         log = Path(tempfile.gettempdir()) / f"starburst-bench-chakra-{os.getpid()}.log"
         with chakra_lab.chakra(lab, log, "--no-leader-elect") as process:
             await chakra_lab.until("Chakra is up", as_async(lambda: "up" in log.read_text()))
             await asyncio.sleep(2)
-            ours = await one(api, "chakra", "chakra", process.pid, pods=pods, arrivals=arrivals)
+            found["Chakra"] = await one(
+                api,
+                "chakra",
+                "chakra",
+                process.pid,
+                pods=pods,
+                arrivals=arrivals,
+                gang=min(GANG_TASKS, nodes),
+            )
         log.unlink()
-    return theirs, unlimited, ours
+    return found
 
 
 @contextmanager
@@ -148,12 +192,14 @@ def as_async(question: Callable[[], bool]):  # type: ignore[no-untyped-def]
     return asked
 
 
-async def one(api: Api, namespace: str, scheduler: str, pid: int, *, pods: int, arrivals: int) -> Figures:
-    """Figures of one scheduler, which is that process."""
+async def one(
+    api: Api, namespace: str, scheduler: str, pid: int, *, pods: int, arrivals: int, gang: int = 0
+) -> Figures:
+    """Figures of one scheduler, which is that process; `gang`: tasks of one that comes at the end."""
     await chakra_lab.make_namespace(api, namespace)
     draw = random.Random(7)
     sizes = draw.choices(list(SIZES), list(SIZES.values()), k=pods)
-    cpu_before = cpu_s(pid)
+    cpu_before, before_mib = cpu_s(pid), memory_mib(pid, "VmRSS")
     async with watching(api, namespace) as seen:
         with stopped(pid):
             await make(api, namespace, scheduler, sizes)
@@ -162,8 +208,10 @@ async def one(api: Api, namespace: str, scheduler: str, pid: int, *, pods: int, 
         waited = [at - begin for at in seen.bound_at.values()]
         spent_s = cpu_s(pid) - cpu_before
         in_use, blocks = packing(seen, dict(zip(map(pod_name, range(pods)), sizes, strict=True)))
+        peak_mib = memory_mib(pid, "VmHWM")
         arrived = await arrive(api, namespace, scheduler, seen, arrivals)
-    count = {node["metadata"]["name"] for node in await api.list(chakra_lab.NODES)}
+        gang_s = await together(api, namespace, scheduler, seen, gang) if gang else None
+    count = {node["metadata"]["name"] for node in await api.list(NODES)}
     free = [blocks.get(name, 0) for name in count]
     return Figures(
         pods=pods,
@@ -175,6 +223,10 @@ async def one(api: Api, namespace: str, scheduler: str, pid: int, *, pods: int, 
         largest_block=GPUS_PER_NODE - min(free),
         whole_nodes=free.count(0),
         cpu_s=spent_s,
+        peak_mib=peak_mib,
+        grown_mib=max(0.0, peak_mib - before_mib),
+        gang_s=gang_s,
+        gang_tasks=gang,
     )
 
 
@@ -193,14 +245,31 @@ def pod_name(number: int) -> str:
 
 async def make(api: Api, namespace: str, scheduler: str, sizes: list[tuple[int, int]]) -> None:
     """The pods, in order, several at a time."""
-    numbers = iter(range(len(sizes)))
+    await in_parallel(
+        api.create(PODS, namespace, manifest(pod_name(number), scheduler, gpus, cpus))
+        for number, (gpus, cpus) in enumerate(sizes)
+    )
+
+
+async def in_parallel(calls: Iterator[Awaitable[object]]) -> None:
+    """Make the calls in order, several at a time."""
 
     async def maker() -> None:
-        for number in numbers:
-            gpus, cpus = sizes[number]
-            await api.create(PODS, namespace, manifest(pod_name(number), scheduler, gpus, cpus))
+        for call in calls:
+            await call
 
     await asyncio.gather(*(maker() for _ in range(MAKERS)))
+
+
+async def together(api: Api, namespace: str, scheduler: str, seen: Watched, tasks: int) -> float:
+    """Seconds from the answer to the creation of a gang's last pod until its last is seen bound."""
+    names = [f"task-{rank:03d}" for rank in range(tasks)]
+    keys = {GANG: f"gang/{tasks}"}
+    pods = (chakra_lab.pod(name, gpus=1, cpu="1", keys=keys, schedulerName=scheduler) for name in names)
+    await in_parallel(api.create(PODS, namespace, pod) for pod in pods)
+    made_at = time.monotonic()
+    await quiet(seen, len(seen.bound_at) + tasks)
+    return max(seen.bound_at[name] for name in names) - made_at
 
 
 def manifest(name: str, scheduler: str, gpus: int, cpus: int) -> Object:
@@ -268,6 +337,12 @@ def cpu_s(pid: int) -> float:
     """User and system seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mib(pid: int, which: str) -> float:
+    """A figure of /proc/PID/status in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith(f"{which}:"))) / 1024
 
 
 def p99(values: list[float]) -> float:

@@ -16,8 +16,8 @@ from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import NAMESPACES, NODES, PODS, Object, Resource
 from tests.kube.lab import Lab
 
-#: Wall seconds.
-PATIENCE_S = 30.0
+#: Wall seconds: for what is awaited, and for fifty thousand pods to go.
+PATIENCE_S, EMPTY_S = 30.0, 600.0
 GPU = "nvidia.com/gpu"
 
 
@@ -84,17 +84,18 @@ async def make_namespace(api: Api, name: str) -> None:
 
 async def empty(api: Api, namespace: str = "") -> None:
     """Delete all pods, of one namespace or, with all nodes, of all of them; wait until they are gone."""
-    for found in await api.list(PODS, namespace):
-        metadata = found["metadata"]
-        await api.delete(PODS, metadata["namespace"], metadata["name"], grace_s=0)
+    at_once = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+
+    async def none() -> bool:
+        left = await api.list(PODS, namespace)
+        for name in sorted({pod["metadata"]["namespace"] for pod in left}):
+            await api.call("DELETE", PODS.path(name), body=at_once)
+        return not left
+
+    await until("no pods", none, EMPTY_S)
     if not namespace:
         for node in await api.list(NODES):
             await api.delete(NODES, "", node["metadata"]["name"])
-
-    async def none() -> bool:
-        return not await api.list(PODS, namespace)
-
-    await until("no pods", none)
 
 
 async def node_of(api: Api, namespace: str, name: str) -> str:
