@@ -62,7 +62,7 @@ def limit(name: str, value: float) -> float:
     """What is done for each job grows with their number, a look at the queue does not; noise may."""
     if value <= NOISE or "p99" in name:  # of 300 steps that is chance
         return inf
-    return EACH_JOB if name.endswith(", s") else LOOKED_UP
+    return EACH_JOB if name.endswith(", s") or name.startswith("memory") else LOOKED_UP
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from itertools import starmap
+from itertools import chain, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -308,11 +308,8 @@ class Store:
         with self.read() as conn:
             return Snapshot(
                 _fact(conn, "facts", Facts) or Facts(),
-                [codec.decode(JobRecord, text) for text in _texts(conn, jobs.c.record, unfinished | unpaid)],
-                [
-                    codec.decode(InstanceRecord, text)
-                    for text in _texts(conn, instances.c.record, open_instances)
-                ],
+                codec.decode_all(JobRecord, _texts(conn, jobs.c.record, unfinished | unpaid)),
+                codec.decode_all(InstanceRecord, _texts(conn, instances.c.record, open_instances)),
                 _fact(conn, "nodes", tuple[Node, ...]) or (),
                 _fact(conn, "offers", tuple[Offer, ...]) or (),
                 _fact(conn, "speeds", dict[str, Any]),
@@ -381,4 +378,5 @@ def _fact(conn: Connection, key: str, kind: type[codec.T]) -> codec.T | None:
 
 
 def _texts(conn: Connection, text: Column[str], condition: ColumnElement[bool]) -> Iterator[str]:
-    yield from conn.scalars(select(text).where(condition).execution_options(yield_per=1000))
+    found = conn.scalars(select(text).where(condition).execution_options(yield_per=1000))
+    return chain.from_iterable(found.partitions())

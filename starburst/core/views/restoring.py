@@ -49,7 +49,8 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     state.capacity.update(snapshot.nodes)
     for record in sorted(snapshot.jobs, key=lambda r: r.seq):
         _take_over(state, record)
-    state.capped = {record.id: cost_of(record) for record in state.jobs.values() if is_capped(record)}
+    held_up = (record for record in state.jobs.values() if record.obstacle is not None)
+    state.capped = {record.id: cost_of(record) for record in held_up if is_capped(record)}
     state.capacity.keep(state.passed.job_id, state.passed.nodes)
     state.turns.go_round()
     state.homesick = dict.fromkeys(sorted(state.homesick, key=lambda name: state.jobs[name].look_at or 0.0))
