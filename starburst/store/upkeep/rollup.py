@@ -110,8 +110,9 @@ def _instances(store: Store, before: float) -> Iterator[int]:
             billed = [row._asdict() for row in rows if row.micro_usd]
             if billed:
                 conn.execute(insert(t.past_instances), billed)
-            conn.execute(delete(t.decisions).where(t.decisions.c.subject.in_(ids)))
-            conn.execute(delete(t.instances).where(c.id.in_(ids)))
+            if ids:
+                conn.execute(delete(t.decisions).where(t.decisions.c.subject.in_(ids)))
+                conn.execute(delete(t.instances).where(c.id.in_(ids)))
         if not rows:
             return
         yield len(rows)
@@ -125,6 +126,8 @@ def _decisions(store: Store, before: float) -> Iterator[int]:
         some = select(c.seq, c.at, c.subject).where(c.seq > after).order_by(c.seq).limit(ROWS)
         with store.write() as conn:
             rows = [row for row in conn.execute(some) if row.at < before]
+            if not rows:
+                return
             subjects = {row.subject for row in rows}
             kept = {
                 *conn.scalars(select(t.jobs.c.id).where(t.jobs.c.id.in_(subjects))),
@@ -132,8 +135,6 @@ def _decisions(store: Store, before: float) -> Iterator[int]:
             }
             removed = [row.seq for row in rows if row.subject not in kept]
             conn.execute(delete(t.decisions).where(c.seq.in_(removed)))
-        if not rows:
-            return
         store.set_fact(PRUNED, rows[-1].seq)
         yield len(removed)
 
@@ -144,9 +145,9 @@ def _events(store: Store, before: float) -> Iterator[int]:
     while True:
         with store.write() as conn:
             old = [row.seq for row in conn.execute(oldest) if row.at < before]
+            if not old:
+                return
             conn.execute(delete(t.events).where(c.seq.in_(old)))
-        if not old:
-            return
         yield len(old)
 
 
