@@ -1,0 +1,51 @@
+"""A store that is put back to a backup: what it owes the sites, and what becomes of its jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starburst.app.wiring.resuming import resume
+from starburst.core.model.actions import StartRun
+from starburst.core.model.events import NodesChanged, RunStarted, SiteSynced
+from starburst.core.model.settings import Settings
+from starburst.core.scheduler import Scheduler
+from starburst.domain.job import Phase, Site
+from starburst.store.store import Store
+from starburst.store.upkeep.backup import stage
+from tests.store.samples import NODE, started, step, submission
+
+
+def owing_two_starts(path: Path) -> None:
+    with Store.open(path) as store:
+        store.commit(step(started(), submissions=[submission("a"), submission("b")]))
+        assert [action.key for action in store.pending_actions()] == ["start/a/1", "start/b/1"]
+
+
+def put_back(path: Path) -> Scheduler:
+    with Store.open(stage(path, path)) as store:
+        assert not store.pending_actions()
+        scheduler = resume(Settings(), store)
+    assert {record.phase for record in scheduler.state.jobs.values()} == {Phase.STARTING}
+    return scheduler
+
+
+def listed(*on_cluster: tuple[str, int]) -> list[SiteSynced]:
+    return [SiteSynced(Site.CLUSTER, frozenset(on_cluster)), SiteSynced(Site.CLOUD, frozenset())]
+
+
+def test_no_start_is_made_before_the_sites_are_listed_and_then_each_job_has_one(path: Path) -> None:
+    owing_two_starts(path)
+    scheduler = put_back(path)
+    made = scheduler.handle([NodesChanged((NODE,)), *listed()], 5.0)
+    assert {(start.job_id, start.attempt) for start in made if isinstance(start, StartRun)} == {
+        ("a", 2),
+        ("b", 2),
+    }
+
+
+def test_a_run_that_began_after_the_backup_goes_on(path: Path) -> None:
+    owing_two_starts(path)
+    scheduler = put_back(path)
+    made = scheduler.handle([NodesChanged((NODE,)), RunStarted("a", 1), *listed(("a", 1))], 5.0)
+    assert [(start.job_id, start.attempt) for start in made if isinstance(start, StartRun)] == [("b", 2)]
+    assert scheduler.state.jobs["a"].phase is Phase.RUNNING
