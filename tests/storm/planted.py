@@ -235,9 +235,9 @@ PLANTED = {
     ),
     "gang-not-stopped": Planted(
         "a gang that lost one of its machines begins anew while the others work",
-        f"{_SKY}.machines.liveness_watch:LivenessWatch._settle",
-        "machine.lost_node()",
-        "machine.gone()",
+        f"{_SKY}.runs.exchange:Exchanges.exchange",
+        "self.table.machine_gone(machine.id, machine.entry.lost)",
+        "self.table.machine_gone(machine.id)",
         (3, 14, 0.125, ("ended-by-hand", "spot-taken")),
     ),
     "failed-task-alone": Planted(
