@@ -235,10 +235,17 @@ PLANTED = {
     ),
     "gang-not-stopped": Planted(
         "a gang that lost one of its machines begins anew while the others work",
-        f"{_SKY}.runs.exchange:Exchanges.exchange",
-        "self.table.machine_gone(machine.id, machine.entry.lost)",
-        "self.table.machine_gone(machine.id)",
-        (3, 14, 0.125, ("ended-by-hand", "spot-taken")),
+        "starburst.core.steps.machines:machines_lost",
+        "state.do(TerminateInstance(instance.id))",
+        "instance_gone(state, InstanceGone(instance.id, instance.requested_at, state.now))",
+        (15, 20, 0.125, ("ended-by-hand", "spot-taken")),
+    ),
+    "lost-machine-paid-for": Planted(
+        "a machine that the cloud took from a gang is paid for until the gang has ended",
+        "starburst.core.parts.instance_record:InstanceRecord.billed_s",
+        " - saved_s / self.offer.nodes",
+        "",
+        (7, 20, 0.125, ("ended-by-hand", "spot-taken")),
     ),
     "failed-task-alone": Planted(
         "a task that fails leaves the others of its gang running",
@@ -298,7 +305,7 @@ PLANTED = {
     ),
     "one-retry-too-many": Planted(
         "a failed command is tried once more than asked for",
-        f"{_LIFE}:_worth_a_retry",
+        "starburst.core.steps.retries:worth_a_retry",
         "record.failures < record.job.retries",
         "record.failures <= record.job.retries",
         (204, 20, 0.1, ()),
