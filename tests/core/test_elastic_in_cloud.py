@@ -6,15 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from starburst.core.model.actions import StartRun, StopRun
 from starburst.core.model.events import MachinesLost, RunEnd
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.restoring import restore
 from starburst.core.views.snapshot import Snapshot
 from starburst.core.views.validate import validate
 from starburst.domain.job import Job
 from starburst.domain.money import Money
 from starburst.policy.caps import Cap
+from starburst.policy.cost_allocation import Use
 from starburst.store import codec
 from tests.builders import HOUR, Desk, job, launches, offer, returns, snapshot, starts, stops
 from tests.core.capped import stands
@@ -240,3 +244,27 @@ def test_a_loss_while_the_whole_is_given_back_is_still_billed() -> None:
     assert lose(desk, 1, at=400.0) == []
     desk.gone("i-000001")
     assert desk["a"].cloud_micro_usd == (400 + 2 * 1000) * 1000
+
+
+TIMES = st.integers(0, 1000).map(float)
+
+
+@given(
+    st.dictionaries(st.integers(0, 2), TIMES, max_size=2),
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 12), TIMES, TIMES), min_size=1, max_size=6),
+    st.tuples(TIMES, TIMES, TIMES),
+)
+def test_what_the_jobs_pay_adds_up_to_the_seconds_of_the_machines(
+    lost: dict[int, float], uses: list[tuple[str, int, float, float]], times: tuple[float, float, float]
+) -> None:
+    begun, cut, ended = sorted(times)
+    record = InstanceRecord("i", BIG.times(3), Money.of("10.8"), 0.0, launched_at=begun, lost=lost)
+    record.billed_to = sorted({job_id for job_id, *_ in uses})
+    record.uses = [Use(name, gpus / 12, min(a, b), max(a, b)) for name, gpus, a, b in uses]
+    alone = [max(0.0, min(ended, lost.get(node, ended)) - begun) for node in range(3)]
+    assert 3 * record.billed_s(begun, ended) == pytest.approx(sum(alone))
+    assert sum(record.seconds(begun, ended).values()) == pytest.approx(record.billed_s(begun, ended))
+    parts = [record.seconds(begun, cut), record.seconds(cut, ended)]
+    for job_id, whole in record.seconds(begun, ended).items():
+        assert whole == pytest.approx(sum(part.get(job_id, 0.0) for part in parts))
+    assert sum(record.shares(ended).values()) == record.cost(ended).micro_usd
