@@ -30,6 +30,7 @@ from starburst.core.model.events import (
     JobsNotKeptApart,
     JobSubmitted,
     LeaveRuled,
+    MachinesLost,
     NodesChanged,
     OffersChanged,
     Progress,
@@ -74,6 +75,7 @@ from starburst.core.steps.machines import (
     instance_stalled,
     instance_unfit,
     instance_unreachable,
+    machines_lost,
     not_kept_apart,
 )
 from starburst.core.steps.offload import join_spare, pack, pack_at, recall
@@ -102,8 +104,9 @@ from starburst.domain.job import Phase, Site
 from starburst.policy.packing.plan import Packer
 
 #: Order of events at one instant: ends, other reports, submissions, then what is about submitted jobs.
-RANK: dict[type, int] = {RunEnded: 0, InstanceGone: 0, JobSubmitted: 2, CancelRequested: 3, HoldRequested: 3}
-RANK |= {ReleaseRequested: 3, EnterRequested: 3, RequeueRequested: 3, EditRequested: 3, VolumesRuled: 3}
+RANK: dict[type, int] = {RunEnded: 0, InstanceGone: 0, MachinesLost: 0, JobSubmitted: 2, CancelRequested: 3}
+RANK |= {HoldRequested: 3, ReleaseRequested: 3, EnterRequested: 3, RequeueRequested: 3, EditRequested: 3}
+RANK |= {VolumesRuled: 3}
 
 
 class Scheduler:
@@ -383,6 +386,7 @@ HANDLERS: dict[type, Callable[[State, Any], None]] = {
     InstanceReady: instance_ready,
     InstanceFailed: instance_failed,
     InstanceGone: instance_gone,
+    MachinesLost: machines_lost,
     InstanceUnreachable: instance_unreachable,
     InstanceReachable: instance_reachable,
     InstanceStalled: instance_stalled,

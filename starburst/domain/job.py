@@ -287,3 +287,5 @@ class Submission:
     notes: tuple[str, ...] = ()
     #: When it is submitted, again and again, if it is a CronJob; None: once, at once.
     timing: CronTiming | None = None
+    #: It comes after jobs of its user and name that are not over; resolved to their ids before it is stored.
+    singleton: bool = False

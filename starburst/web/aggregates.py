@@ -19,7 +19,7 @@ from starburst.store.listings.dashboard_queries import PlacedJob, on_cluster
 
 def rate(machines: Collection[InstanceRecord]) -> Money:
     """Dollars per hour of all machines that have not ended, including those that are still booting."""
-    return sum((machine.rate for machine in machines), Money())
+    return sum((machine.present_rate for machine in machines), Money())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,26 @@ from pathlib import Path
 import pytest
 
 from starburst.app.config import parse_config
+from starburst.app.jobs.submitting import this_user
 from starburst.core.model.events import EditRequested, HoldRequested, RequeueRequested
 from starburst.domain.job import JobEdit, Member
 from tests.cli.manifests import manifest
+
+CRON = """apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: c
+  annotations: {starburst.io/singleton: "true"}
+spec:
+  schedule: "0 2 * * *"
+  timeZone: Etc/UTC
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: busybox, command: ["true"]}]
+"""
 
 
 @pytest.fixture
@@ -132,6 +149,38 @@ def test_names_of_other_jobs_become_ids_first_of_the_same_file_then_of_the_store
     told = cli("submit", "--dry-run", write("c.yaml", manifest("c", "true", after_ok="train")))
     assert told.out.startswith(
         "c does not wait for a place yet: it comes after train-44444 if that succeeds;"
+    )
+
+
+def test_a_singleton_comes_after_earlier_jobs_of_its_user_and_name(cli, past, write):
+    past.morning()
+    for other, user in (("train-99999", "somebody else"), ("train-77777", this_user())):
+        past.submit(other, name="train", user=user)
+    sweep = manifest("train", "true", array="0-1")
+    assert cli("submit", write("a.yaml", sweep)).code == 0
+    array = sorted(job.id for job in (r.submission.job for r in past.store.requests(9)) if job.array)
+    ones = [manifest(name, "true", singleton="true") for name in ("train", "b")]
+    file = write("b.yaml", *ones)
+    assert cli("submit", file, "--hold").code == 0
+    last, other = [r.submission for r in past.store.requests(9)][-2:]
+    assert sorted(last.job.after_any) == sorted(["train-77777", *array])
+    assert (other.job.name, other.job.after_any, last.singleton) == ("b", (), False)
+    twice = manifest("new", "true", singleton="true")
+    assert cli("submit", write("c.yaml", manifest("new", "true"), twice)).code == 0
+    first, second = [r.submission.job for r in past.store.requests(9)][-2:]
+    assert second.after_any == (first.id,)
+
+
+def test_what_cannot_be_a_singleton_is_refused(cli, past, write):
+    told = cli("submit", write("a.yaml", manifest("a", "true", singleton="true", array="0-1")))
+    assert (told.code, told.err.splitlines()[0]) == (
+        2,
+        "error: job a-0: starburst.io/singleton: is not for arrays; write 0-9%1, which runs one at a time",
+    )
+    told = cli("submit", write("c.yaml", CRON))
+    assert (told.code, told.err) == (
+        2,
+        "error: job c: starburst.io/singleton: is for jobs; write concurrencyPolicy: Forbid for a CronJob\n",
     )
 
 

@@ -25,6 +25,7 @@ from starburst.core.model.events import (
     InstanceUnfit,
     InstanceUnreachable,
     JobSubmitted,
+    MachinesLost,
     NodesChanged,
     OffersChanged,
     ReleaseRequested,
@@ -55,6 +56,8 @@ SHAPES: list[dict[str, Any]] = [
     {"gang": (2, 2)},
     {"gang": (4, 4)},
     {"gang": (3, 3)},  # on two machines in the cloud, each with room for others
+    {"gang": (3, 3, 3), "least_tasks": 1},
+    {"gang": (2, 2, 2), "least_tasks": 2},
     {"gpus": 0, "cpus": 4},
     {"gpus": 0},
 ]
@@ -105,8 +108,8 @@ class Chaos:
                 assert name in self.machines, "a machine is given back that we do not have"
                 busy = [run for run in self.runs.values() if name in {slot.where for slot in run.slots}]
                 machine = self.scheduler.state.fleet.instances[name]
-                fenced = machine.unreachable_since is not None or machine.unfit_since is not None
-                assert fenced or not busy, "a machine is given back under a live run"
+                troubled = machine.unreachable_since is not None or machine.unfit_since is not None
+                assert troubled or machine.lost or not busy, "a machine is given back under a live run"
 
     def step(self, what: str, pick: int) -> None:
         """One thing happens; `pick` chooses to whom."""
@@ -191,6 +194,19 @@ class Chaos:
             name = list(self.machines)[pick % len(self.machines)]
             self._take_machine(name, preempted=pick % 2 == 0)
 
+    def _part_ends(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
+        """The cloud takes one machine of several that are rented as one."""
+        several = [
+            machine
+            for machine in self.scheduler.state.fleet.instances.values()
+            if len(machine.lost) + 1 < machine.offer.nodes and machine.id not in booting
+        ]
+        if several:
+            machine = several[pick % len(several)]
+            left = [node for node in range(machine.offer.nodes) if node not in machine.lost]
+            lost = {**machine.lost, left[pick % len(left)]: self.now}
+            self.tell(MachinesLost(machine.id, tuple(lost.items()), pick % 2 == 0))
+
     def _take_machine(self, name: str, *, preempted: bool) -> None:
         launched_at = self.machines.pop(name)
         for key, run in list(self.runs.items()):
@@ -226,7 +242,9 @@ class Chaos:
 
     def _repeat(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
         event = self.old_reports[pick % len(self.old_reports)]
-        if isinstance(event, RunStarted | RunEnded | InstanceReady | InstanceGone | InstanceFailed):
+        if isinstance(
+            event, RunStarted | RunEnded | InstanceReady | InstanceGone | InstanceFailed | MachinesLost
+        ):
             self.tell(event)
 
     def _restart(self, pick: int, runs: list[tuple[str, int]], booting: list[str]) -> None:
@@ -279,7 +297,7 @@ class Chaos:
 THINGS = [
     *["submit"] * 4,
     *["start", "boot"] * 3,
-    *["end", "pass_time", "machine_ends", "cut_off"] * 2,
+    *["end", "pass_time", "machine_ends", "part_ends", "cut_off"] * 2,
     *["cancel", "hold", "fail", "no_launch", "nodes", "offers", "repeat", "restart"],
 ]
 scripts = st.lists(st.tuples(st.sampled_from(THINGS), st.integers(0, 60)), min_size=10, max_size=80)

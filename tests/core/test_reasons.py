@@ -17,6 +17,7 @@ from starburst.core.model.events import (
     InstanceUnfit,
     InstanceUnreachable,
     JobSubmitted,
+    MachinesLost,
     ReleaseRequested,
     RequeueRequested,
     RunEnd,
@@ -259,6 +260,17 @@ def bypassed() -> Desk:
     return desk
 
 
+def in_part_lost() -> Desk:
+    """An elastic gang loses one of its machines, then all but what it cannot do without."""
+    desk = Desk(offers=[offer("big", 4, 3)])
+    desk.submit(job("a", gang=(4, 4, 4), least_tasks=2, cloud="only"))
+    desk.offload("a")
+    desk.tell(MachinesLost("i-000001", ((1, 0.0),)))
+    desk.stopped("a")
+    desk.tell(MachinesLost("i-000001", ((1, 0.0), (2, 0.0))))
+    return desk
+
+
 @cache
 def decisions() -> tuple[Decision, ...]:
     """All that was decided in the scenarios."""
@@ -283,6 +295,7 @@ def decisions() -> tuple[Decision, ...]:
         followers,
         bypassed,
         capped,
+        in_part_lost,
     )
     return tuple(decision for scenario in scenarios for decision in scenario().scheduler.log)
 

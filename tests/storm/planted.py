@@ -1,91 +1,11 @@
-"""Bugs that are planted into the product, each of which a storm must find.
-
-A bug is a change of the text of one function. If that text is not there any more, planting it fails, so
-that the table follows the product.
-"""
+"""Bugs that are planted into the product, each of which a storm must find."""
 
 from __future__ import annotations
 
-import inspect
-import textwrap
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
-from types import FunctionType
-from typing import Any
+from collections.abc import Iterable
 
-from tests.storm.run import Ask, Told, run
-
-
-@dataclass(frozen=True, slots=True)
-class Planted:
-    """One bug: in this function of the product, `old`, which stands there once, becomes `new`."""
-
-    what: str
-    #: "module:name" or "module:Class.name".
-    where: str
-    old: str
-    new: str
-    #: A run that finds it: seed, jobs, days, and what else goes wrong there.
-    found_by: tuple[int, int, float, tuple[str, ...]] = (8, 6, 0.05, ())
-
-    @property
-    def ask(self) -> Ask:
-        """The run that finds it."""
-        seed, jobs, days, faults = self.found_by
-        return Ask(seed, jobs, days, frozenset(faults))
-
-    def function(self) -> FunctionType:
-        """The function that is changed."""
-        module, _, path = self.where.partition(":")
-        found: Any = import_module(module)
-        for name in path.split("."):
-            found = inspect.getattr_static(found, name)
-        found = getattr(found, "fget", found)
-        assert isinstance(found, FunctionType), self.where
-        return found
-
-    def changed(self) -> FunctionType:
-        """The function with its bug.
-
-        Raises:
-            ValueError: the text is not there, or more than once.
-        """
-        function = self.function()
-        source = inspect.getsource(function)
-        if source.count(self.old) != 1:
-            raise ValueError(f"{self.where}: {self.old!r} stands there {source.count(self.old)} times")
-        text = textwrap.dedent(source.replace(self.old, self.new))
-        text = "\n".join(line for line in text.splitlines() if not line.startswith("@"))
-        made: dict[str, Any] = {}
-        code = compile(f"from __future__ import annotations\n{text}", self.where, "exec")
-        exec(code, function.__globals__, made)
-        bad = made[function.__name__]
-        assert isinstance(bad, FunctionType)
-        return bad
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """The bug is there until the end of the block, wherever the function was imported."""
-        function, good = self.function(), self.function().__code__
-        function.__code__ = self.changed().__code__
-        try:
-            yield
-        finally:
-            function.__code__ = good
-
-
-def hunt(asks: Iterable[Ask] | None, name: str) -> tuple[str, Told | None]:
-    """A planted bug, and the first of these runs that found it; without `asks` it is the bug's own."""
-    return name, hunted(PLANTED[name], asks or [PLANTED[name].ask])
-
-
-def hunted(bug: Planted, asks: Iterable[Ask]) -> Told | None:
-    """The first run in which something was wrong with the bug; None if there is none."""
-    with bug.planted():
-        return next((told for told in map(run, asks) if told.wrong), None)
-
+from tests.storm.planting import Planted, hunted
+from tests.storm.run import Ask, Told
 
 _LIFE = "starburst.core.steps.run_lifecycle"
 _MACHINES = "starburst.core.steps.machines"
@@ -235,10 +155,17 @@ PLANTED = {
     ),
     "gang-not-stopped": Planted(
         "a gang that lost one of its machines begins anew while the others work",
-        f"{_SKY}.machines.liveness_watch:LivenessWatch._settle",
-        "machine.lost_node()",
-        "machine.gone()",
-        (3, 14, 0.125, ("ended-by-hand", "spot-taken")),
+        "starburst.core.steps.machines:machines_lost",
+        "state.do(TerminateInstance(instance.id))",
+        "instance_gone(state, InstanceGone(instance.id, instance.requested_at, state.now))",
+        (15, 20, 0.125, ("ended-by-hand", "spot-taken")),
+    ),
+    "lost-machine-paid-for": Planted(
+        "a machine that the cloud took from a gang is paid for until the gang has ended",
+        "starburst.core.parts.instance_record:InstanceRecord.billed_s",
+        " - saved_s / self.offer.nodes",
+        "",
+        (7, 20, 0.125, ("ended-by-hand", "spot-taken")),
     ),
     "failed-task-alone": Planted(
         "a task that fails leaves the others of its gang running",
@@ -298,7 +225,7 @@ PLANTED = {
     ),
     "one-retry-too-many": Planted(
         "a failed command is tried once more than asked for",
-        f"{_LIFE}:_worth_a_retry",
+        "starburst.core.steps.retries:worth_a_retry",
         "record.failures < record.job.retries",
         "record.failures <= record.job.retries",
         (204, 20, 0.1, ()),
@@ -396,3 +323,8 @@ PLANTED = {
         (1, 8, 0.1, ()),
     ),
 }
+
+
+def hunt(asks: Iterable[Ask] | None, name: str) -> tuple[str, Told | None]:
+    """A planted bug, and the first of these runs that found it; without `asks` it is the bug's own."""
+    return name, hunted(PLANTED[name], asks or [PLANTED[name].ask])

@@ -11,7 +11,8 @@ import pytest
 
 from tests.sim.ray_cluster import two_nodes
 from tests.storm import shrink
-from tests.storm.planted import PLANTED, hunted
+from tests.storm.planted import PLANTED
+from tests.storm.planting import hunted
 from tests.storm.run import Ask, Told, run
 from tests.storm.shrink import shrunk, told_as_story
 from tests.storm.spread import spread

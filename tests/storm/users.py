@@ -41,6 +41,8 @@ class Asked:
     tasks: int
     code: int
     retries: int
+    #: The tasks with which it can go on after a loss.
+    least: int
     #: A user wished for its end.
     cancelled: bool = False
     after_ok: str | None = None
@@ -69,6 +71,7 @@ class Users:
         #: What those who use HTTP talk to, and who does.
         self.http: HttpClient | None = None
         self._ways = Random(f"{seed}/ways")
+        self._elastic = Random(f"{seed}/elastic")
         self.over_http = 0
 
     @property
@@ -172,7 +175,7 @@ class Users:
                 self.refused.append(f"{status}: {answer}")
             return answer if status == 201 else []
 
-    def _apply(self, manifest: dict[str, Any], mine: tuple[int, int, int]) -> None:
+    def _apply(self, manifest: dict[str, Any], mine: tuple[int, int, int, int]) -> None:
         """As with kubectl; such a job comes after no other."""
         manifest["metadata"] |= {"namespace": NAMESPACE, "name": f"applied-{self._count}"}
         marks = manifest["metadata"]["annotations"]
@@ -183,7 +186,7 @@ class Users:
         job_id = adopted_id(made["name"], made["uid"])
         self.asked[job_id] = Asked(job_id, *mine, applied=True)
 
-    def _manifest(self, number: int) -> tuple[dict[str, Any], tuple[int, int, int]]:
+    def _manifest(self, number: int) -> tuple[dict[str, Any], tuple[int, int, int, int]]:
         draw = self._draw
         gang = draw.random() < 0.2
         tasks, gpus = (
@@ -193,6 +196,9 @@ class Users:
         code = 1 if draw.random() < (0.3 if gang else 0.1) else 0
         retries = draw.choice((0, 0, 1, 3)) if code else draw.choice((0, 2))
         marks = dict(self._annotations(work_s, tasks * gpus))
+        least = 1 if gang and self._elastic.random() < 0.5 else tasks
+        if least < tasks:
+            marks["starburst.io/elastic"] = "true"
         if not gang and draw.random() < 0.08:
             marks["starburst.io/array"] = draw.choice(("0-1", "0-2%1", "0-3%2"))
         limits = {"cpu": str(draw.choice((1, 2, 4))), "memory": "4Gi"}
@@ -219,7 +225,7 @@ class Users:
             "annotations": marks,
         }
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
-        return job, (tasks, code, retries)
+        return job, (tasks, code, retries, least)
 
     def _annotations(self, work_s: float, gpus: int) -> Iterator[tuple[str, str]]:
         draw = self._draw

@@ -90,6 +90,7 @@ class Verdict:
             grace_s = storm.process.config.policy.unreachable
             if decision.kind == "fenced" and decision.numbers["after_s"] < grace_s:  # type: ignore[operator]
                 self.wrong.append(f"{decision.subject}: ended before its grace: {decision.reason}")
+            self.checked["gangs on fewer machines"] += decision.kind == "shrinks"
             if decision.kind == "ready":
                 self.up.add(decision.subject)
             if decision.kind == "launched":
@@ -299,7 +300,7 @@ class Verdict:
         storm = self._storm
         marks = [mark for mark in storm.marks.all if mark.job == name]
         failed = {mark.attempt for mark in marks if mark.code == 1}
-        whole = storm.marks.succeeded(name, asked.tasks, counts_on=asked.applied)
+        whole = storm.marks.succeeded(name, asked.tasks, asked.least, counts_on=asked.applied)
         if phase == "succeeded" and not whole:
             yield "succeeded by the store, and no attempt of it did"
         if phase == "failed" and asked.code == 0 and not storm.weather.on:

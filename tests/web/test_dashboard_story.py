@@ -69,6 +69,12 @@ def test_a_job_on_its_way_home_is_stopping() -> None:
     assert found == [("starts", "i-1"), ("runs", "i-1"), ("stops", "i-1"), ("starts", "n1"), ("runs", "n1")]
 
 
+def test_a_gang_that_goes_on_with_fewer_machines_does_not_wait_between() -> None:
+    lost = [("offloaded", ""), ("started", "i-1"), ("stopping", ""), ("shrinks", "i-1"), ("started", "i-1")]
+    kinds = ["starts", "runs", "stops", "starts", "runs"]
+    assert bars_of(*lost) == [(kind, "i-1") for kind in kinds]
+
+
 def test_a_launch_that_came_to_nothing_is_not_drawn_where_the_job_went_then() -> None:
     found = bars_of(("offloaded", ""), ("no-offer", ""), ("placed", "n1"), ("started", "n1"))
     assert found == [("starts", "cloud"), ("waits", "queue"), ("starts", "n1"), ("runs", "n1")]

@@ -26,6 +26,7 @@ _OF_SCRIPT = {
     f'metadata.annotations["{PREFIX}array"]': "--array",
     f'metadata.annotations["{PREFIX}gpu-type"]': "--gpus",
     f'metadata.annotations["{PREFIX}hold"]': "--hold",
+    f'metadata.annotations["{PREFIX}singleton"]': "--dependency",
     "spec.activeDeadlineSeconds": "--time",
     "spec.completionMode": "--nodes",
     "spec.completions": "--nodes",

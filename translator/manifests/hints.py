@@ -36,6 +36,7 @@ KEYS = (
     "queue",
     "retries",
     "runtime-estimate",
+    "singleton",
     "spread",
     "workload",
     *MACHINE_KEYS,
@@ -155,6 +156,8 @@ class JobHints:
     after_any: tuple[str, ...] = ()
     after_not_ok: tuple[str, ...] = ()
     after_start: tuple[str, ...] = ()
+    #: It begins after its user's earlier jobs of its name have ended.
+    singleton: bool = False
     #: None: the Job's backoffLimit applies.
     retries: int | None = None
     workload: str = ""
@@ -192,6 +195,7 @@ def read_hints(metadata: Field) -> JobHints:
         after_any=_names(found.get("after-any", absent)),
         after_not_ok=_names(found.get("after-not-ok", absent)),
         after_start=_names(found.get("after-start", absent)),
+        singleton=_switch(found.get("singleton", absent)),
         retries=_number(found.get("retries", absent), 0, MAX_RETRIES),
         workload=_workload(found.get("workload", absent)),
         alone_per_s=_rate(found.get("iterations-per-s", absent)),

@@ -85,7 +85,7 @@ def read_object(
             "an object that lies in a cluster cannot be split into an array; give it to starburst submit",
             show=False,
         )
-    if found is not None and found.job.comes_after:
+    if found is not None and (found.job.comes_after or found.singleton):
         manifest.at("metadata").refuse(
             "starburst.io/after-ok and its like name jobs of Starburst; give it to starburst submit",
             show=False,
@@ -117,7 +117,7 @@ def _least_tasks(job: Job, manifest: Field) -> int:
 
 def _of_operator(found: Submission, job_id: str, adopted: Adopted, report: ManifestReport) -> Submission:
     """The job of an operator's object, whose runs are Starburst's own: it may be repeated."""
-    if found.job.comes_after or found.job.array is not None:
+    if found.job.comes_after or found.singleton or found.job.array is not None:
         problem = "arrays and starburst.io/after-ok are for what is given to starburst submit"
         report.errors.append(ManifestError(report.source, 0, "metadata", None, problem))
     if report.errors:

@@ -177,7 +177,7 @@ def _submission(
     text = _as_json(manifest)
     if manifest.report.native:
         workload = replace(workload, manifest=text)
-    return Submission(job, workload, tuple(manifest.report.notes))
+    return Submission(job, workload, tuple(manifest.report.notes), singleton=hints.singleton)
 
 
 def _typed(resources: Resources, kind: str, metadata: Field) -> Resources:

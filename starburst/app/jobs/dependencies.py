@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
+from itertools import takewhile
 
 from starburst.app.errors import UserError
-from starburst.domain.job import Phase, Submission, is_over
+from starburst.domain.job import Job, Phase, Submission, is_over
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.listings import pages
 from starburst.store.store import Store
@@ -20,13 +21,13 @@ def resolved(
     """The submissions with ids in place of names, in topological order.
 
     A name means a job of the same submission or, failing that, a stored job as `starburst status NAME`
-    finds it, in these queues.
+    finds it, in these queues. A singleton comes after its user's earlier jobs of its name that are not over.
 
     Raises:
-        UserError: a name is unknown or ambiguous, one is over and did not end as asked, or the dependencies
-            have a cycle; one line per problem.
+        UserError: a name is unknown or ambiguous, one is over and did not end as asked, a singleton is an
+            array or a CronJob, or the dependencies have a cycle; one line per problem.
     """
-    if not any(item.job.comes_after for item in submissions):
+    if not any(item.job.comes_after or item.singleton for item in submissions):
         return list(submissions)
     names = _Names(store, submissions, queues)
     found = [
@@ -35,10 +36,11 @@ def resolved(
             job=replace(
                 item.job,
                 after_ok=names.ids(item, "after-ok", item.job.after_ok),
-                after_any=names.ids(item, "after-any", item.job.after_any),
+                after_any=names.ids(item, "after-any", item.job.after_any, names.before(item)),
                 after_not_ok=names.ids(item, NOT_OK, item.job.after_not_ok),
                 after_start=names.ids(item, "after-start", item.job.after_start),
             ),
+            singleton=False,
         )
         for item in submissions
     ]
@@ -58,6 +60,7 @@ class _Names:
     def __init__(self, store: Store, submissions: Iterable[Submission], queues: pages.QueueScope) -> None:
         self._store = store
         self._queues = queues
+        self._submissions = tuple(submissions)
         self.problems: list[str] = []
         self._arrays: dict[str, list[str]] = {}
         self._new: dict[str, list[str]] = {}
@@ -65,13 +68,29 @@ class _Names:
             for word in dict.fromkeys((item.job.id, item.job.name)):
                 self._new.setdefault(word, []).append(item.job.id)
             if item.job.array is not None:
-                name = item.job.name.removesuffix(f"-{item.job.array.index}")
-                for word in (item.job.array.array, name):
+                for word in (item.job.array.array, _name(item.job)):
                     self._arrays.setdefault(word, []).append(item.job.id)
 
-    def ids(self, item: Submission, key: str, names: Sequence[str]) -> tuple[str, ...]:
+    def before(self, item: Submission) -> list[str]:
+        """Ids of the jobs that a singleton comes after: of its user and name, stored or earlier of these."""
+        if not item.singleton:
+            return []
+        job, where = item.job, f"job {item.job.name}: starburst.io/singleton"
+        if item.timing is not None:
+            self.problems.append(f"{where}: is for jobs; write concurrencyPolicy: Forbid for a CronJob")
+        elif job.array is not None:
+            self.problems.append(f"{where}: is not for arrays; write 0-9%1, which runs one at a time")
+        here = [other.job for other in takewhile(lambda other: other is not item, self._submissions)]
+        stored = pages.unfinished(self._store, job.name, job.user, self._queues)
+        return [*stored, *(other.id for other in here if _name(other) == job.name)]
+
+    def ids(
+        self, item: Submission, key: str, names: Sequence[str], others: Iterable[str] = ()
+    ) -> tuple[str, ...]:
+        """Ids of the jobs of these names, and `others`."""
         where = f"job {item.job.name}: starburst.io/{key}"
-        found = tuple(dict.fromkeys(one for name in names for one in self._ids(where, key, name)))
+        named = (one for name in names for one in self._ids(where, key, name))
+        found = tuple(dict.fromkeys((*named, *others)))
         if len(found) > MAX_NAMES:
             self.problems.append(f"{where}: these are {len(found)} jobs, {MAX_NAMES} at most; name fewer")
         return found
@@ -111,6 +130,11 @@ class _Names:
             self.problems.append(
                 f"{where}: {name!r} is an array of {count} jobs; name those that have to fail"
             )
+
+
+def _name(job: Job) -> str:
+    """The name that a job was given, for a job of an array that of the array."""
+    return job.name if job.array is None else job.name.removesuffix(f"-{job.array.index}")
 
 
 def _in_order(submissions: Sequence[Submission]) -> list[Submission]:

@@ -88,7 +88,7 @@ def _instance_row(machine: InstanceRecord, phase: str, now: float) -> InstanceRo
         offer=machine.offer.name,
         nodes=machine.offer.nodes,
         jobs=tuple(machine.billed_to),
-        rate=machine.rate,
+        rate=machine.present_rate,
         price_known=machine.offer.price_per_hour is not None,
         spot=machine.offer.spot,
         preempted=machine.preempted,

@@ -49,6 +49,7 @@ REASONS: Mapping[str, str] = {
     "returning": "Returned",
     "stopping": "Stopping",
     "lost": "Lost",
+    "shrinks": "Shrunk",
     "suspended": "Suspended",
     "stalled": "HeldUp",
     "goes-on": "GoesOn",
@@ -58,7 +59,7 @@ REASONS: Mapping[str, str] = {
     "failed": "Failed",
     "cancelled": "Cancelled",
 }
-WARNINGS = ("lost", "stalled", "not-started", "failed")
+WARNINGS = ("lost", "shrinks", "stalled", "not-started", "failed")
 #: Conditions of a job that has not ended; one of them is true.
 CONDITIONS = ("Queued", "Placed", "Offloaded")
 

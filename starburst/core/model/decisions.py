@@ -124,6 +124,15 @@ def _silence(n: Numbers) -> str:
     return "does not answer, though its cloud says it runs"
 
 
+def _machines_lost(n: Numbers) -> str:
+    """What becomes of an instance that lost some of its machines; `fewer` are (job, tasks left, of all)."""
+    fewer = cast("Sequence[tuple[str, int, int]]", n["fewer"])
+    gangs = ", ".join(f"{name} goes on with {left} of its {of} tasks" for name, left, of in fewer)
+    elastic = "it is elastic" if len(fewer) == 1 else "they are elastic"
+    then = f"{gangs}, as {elastic}" if fewer else "the others are ended, as no elastic gang goes on there"
+    return f"lost {n['lost']} of its {n['of']} machines; {then}"
+
+
 AT_CAP = {
     "finish": "running jobs may end, and nothing more is rented",
     "return": "running jobs with checkpoints return, others may end, and nothing more is rented",
@@ -186,6 +195,10 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "unmoved": lambda n: f"does not move after all: {n['why']}",
     "suspended": lambda n: f"run {n['attempt']} was ended, as {n['message']}",
     "lost": lambda n: f"run {n['attempt']} is gone without a result ({n['message']}); it queues again",
+    "shrinks": lambda n: (
+        f"run {n['attempt']} is gone ({n['message']}); starts again at once on {n['where']} with "
+        f"{n['fewer']} of its {n['of']} tasks, as it is elastic"
+    ),
     "not-started": lambda n: (
         f"was not started on {n['where']}: {n['message']}; it is tried again in {_span(n, 'pause_s')}"
     ),
@@ -202,6 +215,7 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
         f"{'; bill ' + usd(n['micro_usd']) if 'micro_usd' in n else ''}"
     ),
     "terminating": lambda n: "given back: nothing runs on it any more",
+    "machines-lost": _machines_lost,
     "unreachable": lambda n: f"{_silence(n)}; not heard of for {_span(n, 'grace_s')} it is ended",
     "reachable": lambda n: f"answers again after {_span(n, 'after_s')}",
     "unfit": lambda n: (

@@ -21,6 +21,16 @@ def elapsed_s(record: JobRecord, now: float) -> float:
     return now - _began_at(record, now) + record.saved_s
 
 
+def ended_by(record: JobRecord, told: float | None, now: float) -> float:
+    """When a run ended by its site (`told`; None is now), within what can be.
+
+    Its checkpoints may have come home since. The shares of its machine's bill go on until now: an amount once
+    charged never changes.
+    """
+    began_at = now if record.started_at is None else record.started_at
+    return now if told is None else min(max(began_at, told), now)
+
+
 def unsaved_s(record: JobRecord, runtime_s: float) -> float:
     """Run time of an attempt that begins with the saved work; not negative."""
     return max(0.0, runtime_s - record.saved_s)

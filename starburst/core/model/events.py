@@ -228,6 +228,18 @@ class InstanceGone:
 
 
 @value
+class MachinesLost:
+    """The cloud confirms that some machines of an instance have ended, while others of it run on.
+
+    `lost`: (machine, end of its bill, scheduler seconds) of all that the instance has lost so far.
+    """
+
+    instance_id: str
+    lost: tuple[tuple[int, float], ...]
+    preempted: bool = False
+
+
+@value
 class InstanceUnreachable:
     """An instance does not answer although its cloud reports it as running; its runs may be alive.
 
@@ -297,6 +309,7 @@ Event = (
     | InstanceReady
     | InstanceFailed
     | InstanceGone
+    | MachinesLost
     | InstanceUnreachable
     | InstanceReachable
     | InstanceStalled

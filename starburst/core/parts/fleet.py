@@ -19,6 +19,10 @@ from starburst.policy.packing.gangs import GangMachine, gang_machine
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
 
+#: Seconds that an offer is paused at most, however many of its machines came to nothing; and the doublings
+#: after which no pause grows further.
+LONGEST_PAUSE_S, MOST_DOUBLINGS = 3600.0, 20
+
 
 @dataclass(slots=True)
 class Packed:
@@ -271,6 +275,19 @@ class Fleet:
         if isinstance(self.price(job, self.permitted()), str):
             return None
         return min((until for until in self.paused.values() if until > now), default=None)
+
+    def pause(self, offer: str, now: float, pause_s: float, *, wasted: bool) -> float:
+        """Rent nothing of an offer for a while; returns for how many seconds.
+
+        For `pause_s` or, if its last machines were billed and no job began there, twice as long for each, up
+        to an hour.
+        """
+        if wasted:
+            self.wasted[offer] = self.wasted.get(offer, 0) + 1
+            doubled_s = pause_s * 2.0 ** min(self.wasted[offer] - 1, MOST_DOUBLINGS)
+            pause_s = max(pause_s, min(doubled_s, LONGEST_PAUSE_S))
+        self.paused[offer] = now + pause_s
+        return pause_s
 
     def proved(self, slots: Sequence[Slot]) -> None:
         """A run has begun on these slots: machines of such offers are worth their bill."""

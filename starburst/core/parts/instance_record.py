@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
 
 from starburst.core.model.actions import Slot
@@ -46,6 +47,8 @@ class InstanceRecord:
     held_on: dict[str, tuple[tuple[int, Resources], ...]] = field(default_factory=dict)
     #: Share and time interval of each use, by which the bill is divided (policy/cost_allocation.py).
     uses: list[Use] = field(default_factory=list)
+    #: Of several machines: those that have ended while others run on, and when the bill of each ended.
+    lost: dict[int, float] = field(default_factory=dict)
     #: Images that it has; None if it never told.
     images: tuple[str, ...] | None = None
     #: Why its jobs are not kept apart; "" if they are, as far as is known.
@@ -60,7 +63,21 @@ class InstanceRecord:
         if self.launched_at is None:
             return Money()
         until = self.ended_at if self.ended_at is not None else now
-        return self.rate.for_seconds(max(0.0, until - self.launched_at))
+        return self.rate.for_seconds(self.billed_s(self.launched_at, until))
+
+    def billed_s(self, since: float, until: float) -> float:
+        """Seconds from `since` to `until` that are paid for at its rate, which is that of all its machines.
+
+        A lost machine is paid for until its own end.
+        """
+        saved_s = sum(max(0.0, until - max(since, at)) for at in self.lost.values())
+        return max(0.0, until - since) - saved_s / self.offer.nodes
+
+    @property
+    def present_rate(self) -> Money:
+        """Dollars per hour of the machines that it has not lost."""
+        nodes = self.offer.nodes
+        return Money(self.rate.micro_usd * (nodes - len(self.lost)) // nodes)
 
     @property
     def is_sound(self) -> bool:
@@ -109,12 +126,19 @@ class InstanceRecord:
         return _split(micro_usd, dict.fromkeys(self.billed_to, 0.0) | self.seconds(since, until))
 
     def seconds(self, since: float, until: float, uses: Sequence[Use] | None = None) -> dict[str, float]:
-        """The seconds from `since` to `until`, divided among the jobs; `uses` replaces the recorded uses."""
+        """The billed seconds of a time, divided among the jobs; `uses` replaces the recorded uses."""
         if len(self.billed_to) == 1:
-            return {self.billed_to[0]: max(0.0, until - since)}
+            return {self.billed_to[0]: self.billed_s(since, until)}
         if not self.uses and until > since:  # stored by a version that recorded no uses
-            return dict.fromkeys(self.billed_to, (until - since) / len(self.billed_to or (1,)))
-        return divide(self.uses if uses is None else uses, since, until)
+            return dict.fromkeys(self.billed_to, self.billed_s(since, until) / len(self.billed_to or (1,)))
+        uses = self.uses if uses is None else uses
+        cuts = sorted({since, until, *(at for at in self.lost.values() if since < at < until)})
+        found: dict[str, float] = {}
+        for begun, ended in pairwise(cuts) if until > since else ():
+            left = self.billed_s(begun, ended) / (ended - begun)
+            for job_id, part in divide(uses, begun, ended).items():
+                found[job_id] = found.get(job_id, 0.0) + part * left
+        return found
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> bool:
         """Give a job exactly these slots here; returns whether the bill is new to the job."""

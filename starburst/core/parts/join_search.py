@@ -63,7 +63,7 @@ class JoinSearch:
         self._instances = {
             instance.id: (order, instance)
             for order, instance in enumerate(instances)
-            if instance.is_sound and instance.room_is_known
+            if instance.is_sound and instance.room_is_known and not instance.lost
         }
         self._busy_until = busy_until
         self._pull_s = pull_s

@@ -147,7 +147,7 @@ def _share(
     ended = inf if machine.ended_at is None else machine.ended_at
     since, until = max(time[0], began), min(time[1], ended)
     if all(cap.covers(job) for job in _payers(state, machine)):
-        covered = max(0.0, until - since)  # all users are covered: no division is needed
+        covered = machine.billed_s(since, until)  # all users are covered: no division is needed
     else:
         seconds = machine.seconds(since, until, uses)
         covered = sum(part for job_id, part in seconds.items() if cap.covers(state.jobs[job_id].job))

@@ -1,4 +1,4 @@
-"""Events of instances (ready, failed, gone, unreachable, unfit, images) and their effects on jobs."""
+"""Events of instances (ready, failed, gone, in part lost, unreachable, unfit) and their effects on jobs."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ from starburst.core.model.events import (
     InstanceUnfit,
     InstanceUnreachable,
     JobsNotKeptApart,
+    MachinesLost,
 )
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
+from starburst.core.parts.elastic import slots_left
 from starburst.core.parts.instance_record import OPEN_PHASES, InstanceRecord
 from starburst.core.state import State
 from starburst.core.steps.admission import leave
 from starburst.core.steps.budget import settle
-from starburst.core.steps.run_lifecycle import WORDS, gone, release, set_off, start, stay, stop
+from starburst.core.steps.run_lifecycle import TAKEN, WORDS, gone, release, set_off, start, stay, stop
 from starburst.core.steps.transitions import to
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import Phase, Site
 from starburst.domain.money import Money
-
-#: Seconds that an offer is paused at most, however many of its machines came to nothing; and the doublings
-#: after which no pause grows further.
-LONGEST_PAUSE_S, MOST_DOUBLINGS = 3600.0, 20
 
 
 def instance_ready(state: State, event: InstanceReady) -> None:
@@ -115,13 +113,15 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
         state.ignore(event, "no such machine, or it has ended")
         return
     instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
-    instance.preempted = event.preempted
+    instance.preempted = instance.preempted or event.preempted
     how = "given back" if instance.phase is InstancePhase.TERMINATING else "ended by itself"
     if instance.unreachable_since is not None:
         how = "ended, for nobody got through to it"
     elif instance.unfit_since is not None:
         how = "ended, for it took no work"
-    if event.preempted:
+    elif instance.lost and instance.job_ids:
+        how = "ended, for it had lost a machine"
+    if instance.preempted:
         how = "preempted by the cloud"
     elif known and instance.phase is InstancePhase.LAUNCHING:
         how = "ended before it came up"
@@ -133,7 +133,59 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
         _forgo(state, record, instance, message)
         if _on(instance, record.slots):
-            _machine_took(state, record, message, preempted=event.preempted)
+            _machine_took(state, record, message, preempted=instance.preempted)
+
+
+def machines_lost(state: State, event: MachinesLost) -> None:
+    """Note which machines of an instance have ended while others of it run.
+
+    If an elastic gang can go on on the others the instance stays, no job joins it, and what ran on the lost
+    ones is stopped, with its grace. Else it is ended, and its jobs are lost with it (`instance_gone`).
+    """
+    instance, lost = state.fleet.instances.get(event.instance_id), dict(event.lost)
+    if instance is None or lost.keys() <= instance.lost.keys():
+        state.ignore(event, "no such machine, or it is known")
+        return
+    instance.lost = lost
+    state.touch_instance(instance)
+    if instance.phase not in OPEN_PHASES:
+        return
+    records = [state.jobs[job_id] for job_id in instance.job_ids]
+    for record in records:
+        _forgo(state, record, instance, f"{instance.id} lost a machine")
+    fewer = [
+        (record.id, left, len(record.job.tasks))
+        for record in records
+        if (left := _tasks_left(state, record, instance, preempted=event.preempted))
+    ]
+    state.decide(instance.id, "machines-lost", lost=len(lost), of=instance.offer.nodes, fewer=fewer)
+    if not fewer:
+        instance.phase, instance.preempted = InstancePhase.TERMINATING, event.preempted
+        state.do(TerminateInstance(instance.id))
+        return
+    for record in [record for record in records if not _spared(record, instance)]:
+        if record.phase is Phase.OFFLOADING:
+            _leave_again(state, record)
+        elif record.phase is not Phase.STOPPING:
+            grace_s, why = state.grace_s(record.job), f"{instance.id} lost a machine that it ran on"
+            state.decide(record.id, "stopping", grace_s=grace_s, why=why)
+            stop(state, record, StopReason.PREEMPTED if event.preempted else StopReason.LOST, grace_s)
+            record.message = why
+
+
+def _tasks_left(state: State, record: JobRecord, instance: InstanceRecord, *, preempted: bool) -> int:
+    """How many tasks of an elastic gang go on on the machines that are left of its instance; 0 if none do."""
+    if not (record.job.least_tasks and record.alive and record.stop_why in (None, *TAKEN)):
+        return 0
+    if _spared(record, instance):
+        return len(record.slots)
+    may = record.losses + (not preempted) <= state.settings.max_losses
+    return len(slots_left(record.job, instance)) if may else 0
+
+
+def _spared(record: JobRecord, instance: InstanceRecord) -> bool:
+    """Whether a job has no slot on a lost machine of an instance."""
+    return not any(slot.where == instance.id and slot.node in instance.lost for slot in record.slots)
 
 
 def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
@@ -202,7 +254,7 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
     instance.unfit_since = state.now
     state.fleet.troubled.add(instance.id)
     state.touch_instance(instance)
-    pause_s = _pause_offer(state, instance, wasted=True)
+    pause_s = state.fleet.pause(instance.offer.name, state.now, state.settings.offer_pause_s, wasted=True)
     state.decide(instance.id, "unfit", why=event.why, offer=instance.offer.name, pause_s=pause_s)
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
         if _on(instance, record.moving):
@@ -322,22 +374,10 @@ def _leave_again(state: State, record: JobRecord) -> None:
 def _pause(state: State, instance: InstanceRecord, message: str) -> None:
     """Pause the offer of a failed launch."""
     cost = instance.cost(state.now)
-    pause_s = _pause_offer(state, instance, wasted=bool(cost.micro_usd))
     billed = {"micro_usd": cost.micro_usd} if cost.micro_usd else {}
     offer = instance.offer.name
+    pause_s = state.fleet.pause(offer, state.now, state.settings.offer_pause_s, wasted=bool(billed))
     state.decide(instance.id, "launch-failed", message=message, offer=offer, pause_s=pause_s, **billed)
-
-
-def _pause_offer(state: State, instance: InstanceRecord, *, wasted: bool) -> float:
-    """Pause an offer; returns for how many seconds: `offer_pause_s`, or, if its last machines were billed and
-    no job began there, twice as long for each, up to an hour."""
-    fleet, offer, pause_s = state.fleet, instance.offer.name, state.settings.offer_pause_s
-    if wasted:
-        fleet.wasted[offer] = fleet.wasted.get(offer, 0) + 1
-        doubled_s = pause_s * 2.0 ** min(fleet.wasted[offer] - 1, MOST_DOUBLINGS)
-        pause_s = max(pause_s, min(doubled_s, LONGEST_PAUSE_S))
-    fleet.paused[offer] = state.now + pause_s
-    return pause_s
 
 
 def _close(state: State, instance: InstanceRecord, phase: InstancePhase) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from starburst.core.model.actions import places
 from starburst.core.model.decisions import where
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.core.model.jobs import JobRecord
+from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.budget import boot_s
 from starburst.domain.job import Site
@@ -45,6 +47,12 @@ def failed_in_cloud(state: State, record: JobRecord, runtime_s: float) -> str:
         f"its command ended with exit code {record.exit_code} soon after its start ({tries}); such tries "
         f"have cost {cost}, and cloud.max_usd_on_failures is {bound}"
     )
+
+
+def worth_a_retry(record: JobRecord, event: RunEnded) -> bool:
+    """Whether a failed command is retried: not after a cancellation or at the time limit."""
+    left = record.failures < record.job.retries
+    return left and event.end is RunEnd.EXITED and record.stop_why is not StopReason.CANCEL
 
 
 def try_again(state: State, record: JobRecord) -> bool:

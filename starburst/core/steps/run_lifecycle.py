@@ -7,15 +7,16 @@ from math import isinf
 
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
 from starburst.core.model.decisions import need_of, where
-from starburst.core.model.estimates import elapsed_s
+from starburst.core.model.estimates import elapsed_s, ended_by
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
+from starburst.core.parts.elastic import slots_left
 from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
 from starburst.core.steps.prerequisites import began, over, pause_after_failure, put_off, shut
-from starburst.core.steps.retries import failed_in_cloud, try_again
+from starburst.core.steps.retries import failed_in_cloud, try_again, worth_a_retry
 from starburst.core.steps.start_refusals import accepted, refused
 from starburst.core.steps.starvation import note_start
 from starburst.core.steps.transitions import to
@@ -25,6 +26,8 @@ from starburst.policy.backoff import pause_s
 
 #: Characters of a site's message that are kept.
 WORDS = 500
+#: Reasons of runs that are stopped because a part of what they ran on is gone.
+TAKEN = (StopReason.LOST, StopReason.PREEMPTED)
 
 
 def start(state: State, record: JobRecord, site: Site, slots: tuple[Slot, ...]) -> None:
@@ -125,8 +128,10 @@ def run_ended(state: State, event: RunEnded) -> None:
     if record.stop_why is not StopReason.MOVE or ran_out or event.end is RunEnd.REFUSED:
         stay(state, record)
     record.exit_code = event.exit_code
-    if ran_out and event.exit_code != 0 and _worth_a_retry(record, event):
+    if ran_out and event.exit_code != 0 and worth_a_retry(record, event):
         _failed(state, record, event)
+        return
+    if not ran_out and event.end is not RunEnd.REFUSED and _goes_on_smaller(state, record):
         return
     _give_back(state, record)
     if ran_out:
@@ -196,7 +201,7 @@ def _give_back(state: State, record: JobRecord) -> None:
 
 def _failed(state: State, record: JobRecord, event: RunEnded) -> None:
     """Try a job again whose command failed, in place or from the queue, unless its failures cost too much."""
-    ended_at = _ended_at(state, record, event)
+    ended_at = ended_by(record, event.ended_at, state.now)
     too_dear = failed_in_cloud(state, record, elapsed_s(record, ended_at))
     if too_dear:
         _give_back(state, record)
@@ -214,7 +219,7 @@ def _failed(state: State, record: JobRecord, event: RunEnded) -> None:
 
 
 def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
-    ended_at = _ended_at(state, record, event)
+    ended_at = ended_by(record, event.ended_at, state.now)
     if event.exit_code == 0:
         runtime_s = elapsed_s(record, ended_at)
         state.load.finished(runtime_s)
@@ -223,21 +228,6 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
         message = event.message or f"its command ended with exit code {event.exit_code}"
         finish(state, record, Phase.FAILED, "failed", message=message, exit_code=event.exit_code)
     record.ended_at = ended_at
-
-
-def _ended_at(state: State, record: JobRecord, event: RunEnded) -> float:
-    """When a run ended by its site, within what can be; its checkpoints may have come home since.
-
-    The shares of its machine's bill go on until now: an amount once charged never changes.
-    """
-    began_at = state.now if record.started_at is None else record.started_at
-    return state.now if event.ended_at is None else min(max(began_at, event.ended_at), state.now)
-
-
-def _worth_a_retry(record: JobRecord, event: RunEnded) -> bool:
-    """Whether a failed command is retried: not after a cancellation or at the time limit."""
-    left = record.failures < record.job.retries
-    return left and event.end is RunEnd.EXITED and record.stop_why is not StopReason.CANCEL
 
 
 def gone(state: State, record: JobRecord, message: str, *, preempted: bool = False) -> None:
@@ -344,6 +334,21 @@ def _lose(state: State, record: JobRecord, message: str, *, preempted: bool) -> 
     record.queued_at = state.now
     requeue(state, record)
     state.elastic.note(record)
+
+
+def _goes_on_smaller(state: State, record: JobRecord) -> bool:
+    """Begin an elastic gang at once on the machines that are left of its instance; whether they hold it."""
+    instance, lost = state.fleet.instances.get(record.slots[0].where), record.stop_why is StopReason.LOST
+    slots = slots_left(record.job, instance) if instance is not None and record.stop_why in TAKEN else ()
+    if not slots or record.losses + lost > state.settings.max_losses:
+        return False
+    _throw_away(state, record)
+    record.losses += lost
+    there = {"where": where(slots), "fewer": len(slots), "of": len(record.job.tasks)}
+    state.decide(record.id, "shrinks", attempt=record.attempt, message=record.message, **there)
+    hold(state, record, slots)
+    start(state, record, Site.CLOUD, slots)
+    return True
 
 
 def _give_up(state: State, record: JobRecord, message: str) -> None:

@@ -63,7 +63,10 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], str] = {
     (Phase.RUNNING, Phase.SUCCEEDED): "exit code 0",
     (Phase.RUNNING, Phase.FAILED): "its command failed, or its runs were lost too often",
     (Phase.STOPPING, Phase.STOPPING): "stopped for another reason: cancelled, or without a grace",
-    (Phase.STOPPING, Phase.STARTING): "the stopped run is gone: it goes on where it returns or moves to",
+    (
+        Phase.STOPPING,
+        Phase.STARTING,
+    ): "the stopped run is gone: it goes on where it returns or moves to, or on the machines that are left",
     (Phase.STOPPING, Phase.QUEUED): "the stopped run is gone: it waits again",
     (Phase.STOPPING, Phase.BLOCKED): "its command failed while it was stopped: it pauses",
     (Phase.STOPPING, Phase.SUCCEEDED): "exit code 0 before the stop took effect",

@@ -340,7 +340,7 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
         return f"{since} on the cluster on {where(record.slots)}{home}{first}{held_up}"
     machines = _machines(state, record)
     cost = sum((machine.cost(state.now) for machine in machines), Money())
-    rate = sum((machine.rate for machine in machines), Money())
+    rate = sum((machine.present_rate for machine in machines), Money())
     what = ", ".join(f"{machine.id} ({machine.offer.title})" for machine in machines)
     held_up = f"; held up: {record.stall}" if record.stall else ""
     line = f"{since} in the cloud on {what}{first}; {cost} so far at {rate}/h{held_up}"

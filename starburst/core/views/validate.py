@@ -184,7 +184,9 @@ def _fleet(state: State) -> Iterator[str]:
             for slot in record.slots:
                 instance_of = state.fleet.instances.get(slot.where)
                 fenced = instance_of is not None and (
-                    instance_of.unreachable_since is not None or instance_of.unfit_since is not None
+                    instance_of.unreachable_since is not None
+                    or instance_of.unfit_since is not None
+                    or instance_of.lost
                 )
                 if instance_of is None or (instance_of.phase is InstancePhase.TERMINATING and not fenced):
                     yield f"{record.id} is on {slot.where}, which is not ours any more"
@@ -208,6 +210,11 @@ def _machines_of_instances(state: State) -> Iterator[str]:
                 yield f"machine {node} of {instance.id} is over its capacity"
             if instance.room_is_known and here != instance.held_of(node):
                 yield f"machine {node} of {instance.id} holds other slots than its jobs have there"
+            phases = {state.jobs[job_id].phase for job_id in here} if node in instance.lost else set()
+            if instance.phase in OPEN_PHASES and phases - {Phase.STOPPING}:
+                yield f"machine {node} of {instance.id} is lost, and {sorted(here)} are there"
+        if not instance.lost.keys() < set(range(instance.offer.nodes)):
+            yield f"{instance.id} has lost {sorted(instance.lost)} of its {instance.offer.nodes} machines"
 
 
 def _cloud_slots(record: JobRecord) -> Iterator[Slot]:

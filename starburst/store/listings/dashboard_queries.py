@@ -189,7 +189,7 @@ def ended_since(conn: Connection, since: float) -> int:
 def running_since(machines: Collection[InstanceRecord], since: float, now: float) -> int:
     """Micro-dollars of running instances since a time."""
     return sum(
-        machine.rate.for_seconds(max(0.0, now - max(since, machine.launched_at))).micro_usd
+        machine.rate.for_seconds(machine.billed_s(max(since, machine.launched_at), now)).micro_usd
         for machine in machines
         if machine.launched_at is not None
     )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Select, Table, func, literal, or_, select, union_all
 
-from starburst.domain.job import Member
+from starburst.domain.job import Member, is_over
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
@@ -100,6 +100,19 @@ def named(store: Store, names: Iterable[str], queues: QueueScope = None) -> list
         AmbiguousJobError: a name matches several jobs or arrays.
     """
     return [row for name in names for row in _named(store, name, queues)]
+
+
+def unfinished(store: Store, name: str, user: str, queues: QueueScope = None) -> list[str]:
+    """Ids of a user's jobs that are not over and have this name, or are of an array of it."""
+    with store.read() as conn:
+        ids = [
+            *conn.scalars(_of(t.jobs, select(t.jobs.c.id).where(t.jobs.c.name == name), user, queues)),
+            *conn.scalars(
+                _of(t.requests, select(t.requests.c.job_id).where(t.requests.c.name == name), user, queues)
+            ),
+        ]
+    ids += [one for array in _arrays(store, name, queues).values() for one in array]
+    return [row.id for row in queries.jobs(store, ids=ids) if row.user == user and not is_over(row.phase)]
 
 
 def among(store: Store, job_ids: Collection[str], queues: QueueScope) -> set[str]:

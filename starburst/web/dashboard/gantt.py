@@ -81,7 +81,7 @@ def _change(decision: DecisionRow, last: GanttSpan) -> GanttSpan | None:
         return None if last.kind == "pauses" else GanttSpan(KEPT_OUT, "pauses", at)
     if kind in WAITS:
         return None if last.kind == "waits" else GanttSpan(QUEUE, "waits", at)
-    if kind == "placed":
+    if kind in ("placed", "shrinks"):
         return GanttSpan(where, "starts", at)
     if kind == "offloaded":
         return GanttSpan(CLOUD, "starts", at)

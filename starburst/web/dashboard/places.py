@@ -86,7 +86,7 @@ def _machine(app_context: AppContext, name: str) -> PlacePage | None:
         ("Offer", record.offer.title),
         ("Phase", record.phase.value),
         ("Capacity", str(record.offer.capacity)),
-        ("Price", f"{record.rate}/h"),
+        ("Price", f"{record.present_rate}/h"),
         ("Cost", str(Money(record.cost(now).micro_usd))),
     ]
     box = boxes[0].box if boxes else None

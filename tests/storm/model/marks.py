@@ -61,11 +61,19 @@ class Marks:
         """Whether a task of an attempt ever began."""
         return any((mark.job, mark.attempt) == (job, attempt) for mark in self.all)
 
-    def succeeded(self, job: str, tasks: int, *, counts_on: bool = False) -> bool:
+    def succeeded(self, job: str, tasks: int, least: int, *, counts_on: bool = False) -> bool:
         """Whether every task of an attempt exited with 0; `counts_on`: of all attempts together, as a Job of
-        Kubernetes keeps what it has completed while it is suspended."""
+        Kubernetes keeps what it has completed while it is suspended.
+
+        `least`: an attempt of so many of its tasks, or more, is one, too.
+        """
         good: dict[int, set[int]] = {}
+        begun: dict[int, set[int]] = {}
         for mark in self.all:
-            if mark.job == job and mark.code == 0:
-                good.setdefault(0 if counts_on else mark.attempt, set()).add(mark.rank)
-        return any(len(ranks) == tasks for ranks in good.values())
+            if mark.job == job:
+                attempt = 0 if counts_on else mark.attempt
+                begun.setdefault(attempt, set()).add(mark.rank)
+                if mark.code == 0:
+                    good.setdefault(attempt, set()).add(mark.rank)
+        whole = (ranks for attempt, ranks in good.items() if ranks == begun[attempt])
+        return any(least <= len(ranks) <= tasks and ranks == set(range(len(ranks))) for ranks in whole)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def read(
     found = converted(text, source, local or Elsewhere(), overrides)
     assert found is not None
     (item,) = read_firsts(found.text, source, suffix=lambda: "a1b2c")
-    return Submission(item.job, item.workload, (*(note for each in found.notes.values() for note in each),))
+    return replace(item, notes=(*(note for each in found.notes.values() for note in each),))
 
 
 def problems(text: str, source: str = "train.sbatch", overrides: Overrides = NONE) -> list[str]:

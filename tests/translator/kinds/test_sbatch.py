@@ -78,7 +78,10 @@ def test_names_dependencies_and_holds_are_kept() -> None:
     assert (found.job.name, found.job.hold) == ("fine-tune", True)
     assert (found.job.after_ok, found.job.after_any) == (("prep", "split"), ("clean",))
     assert found.notes == ("line 2, --job-name: Fine_Tune: the job is named fine-tune",)
+    found = read(script("-d Singleton,afterok:prep", "-n1"))
+    assert (found.singleton, found.job.after_ok) == (True, ("prep",))
     found = read(script("-d AfterNotOk:prep,after:split:clean", "-n1"))
+    assert not found.singleton
     assert (found.job.after_not_ok, found.job.after_start) == (("prep",), ("split", "clean"))
 
 
@@ -115,13 +118,21 @@ def test_what_is_taken_of_several_is_said(options: str, told: str) -> None:
         ("--time=soon", 'line 2, --time: "soon": must be minutes'),
         ("--gres=gpu:2,shard:1", 'line 2, --gres: "gpu:2,shard:1": shard:1: only gpu is a resource here'),
         ("--gres=gpu:a100:1,gpu:l4:1", "gpu:l4:1: a job has GPUs of one type"),
-        ("-d singleton", "singleton is not kept; name the jobs before by afterany:JOB"),
-        ("-d Singleton,afterok:a", "singleton is not kept"),
+        ("-d singleton:a", "write singleton, or one of afterok, afterany, afternotok, after"),
         ("-d after:a+5", "a time behind + is not kept"),
-        ("-d expand:a", "write one of afterok, afterany, afternotok, after with :JOB behind it"),
-        ("-d afternotok", "write one of afterok, afterany, afternotok, after with :JOB behind it"),
+        (
+            "-d expand:a",
+            "write singleton, or one of afterok, afterany, afternotok, after with :JOB behind it",
+        ),
+        (
+            "-d afternotok",
+            "write singleton, or one of afterok, afterany, afternotok, after with :JOB behind it",
+        ),
         ("-d afterok:Prep", "Prep: ids and names of jobs have lower-case letters"),
-        ("-d afterok::", "write one of afterok, afterany, afternotok, after with :JOB behind it"),
+        (
+            "-d afterok::",
+            "write singleton, or one of afterok, afterany, afternotok, after with :JOB behind it",
+        ),
         ("-Z", "line 2, #SBATCH -Z: cannot be read: -Z is no option of sbatch"),
         ("hetjob", "jobs of several parts are not taken"),
         ("--mem", "--mem has no value"),

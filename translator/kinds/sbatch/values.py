@@ -134,14 +134,15 @@ def dependencies(text: str) -> dict[str, str]:
         raise ValueError("only all of several can be waited for; write a comma for the ?")
     for part in text.split(","):
         kind, *jobs = part.strip().split(":")
-        if kind.lower() == "singleton":
-            raise ValueError(
-                "singleton is not kept; name the jobs before by afterany:JOB, or make an array 0-9%1"
-            )
+        if kind.lower() == "singleton" and not jobs:
+            hints["singleton"] = ["true"]
+            continue
         key = _DEPENDENCIES.get(kind.lower())
         if key is None or not jobs or not all(jobs):
             known = ", ".join(_DEPENDENCIES)
-            raise ValueError(f"write one of {known} with :JOB behind it, by id or name of jobs of Starburst")
+            raise ValueError(
+                f"write singleton, or one of {known} with :JOB behind it, by id or name of jobs of Starburst"
+            )
         if any("+" in job for job in jobs):
             raise ValueError("a time behind + is not kept; remove it, and let the script sleep")
         if wrong := [job for job in jobs if not DNS_SUBDOMAIN.fullmatch(job)]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from starburst.clouds.sky.access.ports import Access, InstanceRef
 from starburst.clouds.sky.journal import Journal, body_of, fields_of
-from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady
+from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady, MachinesLost
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 
@@ -78,8 +78,10 @@ class MachineEntry:
     workers: list[Access] = field(default_factory=list)
     workers_at: list[InstanceRef] = field(default_factory=list)
     addresses: list[str] = field(default_factory=list)
-    #: One of them ended though nobody asked for it: the others are ended, too.
+    #: One of them is gone, and its cloud does not say that others run: all are ended.
     node_lost: bool = False
+    #: By machine, the end of the bill of those that ended while others ran on; [] while all are there.
+    lost_at: list[float | None] = field(default_factory=list)
 
     @classmethod
     def intent(cls, instance_id: str, offer: Offer, now: float) -> MachineEntry:
@@ -99,6 +101,11 @@ class MachineEntry:
         return found if len(found) == self.nodes else []
 
     @property
+    def lost(self) -> dict[int, float]:
+        """The machines that ended while others ran on, and when the bill of each ended."""
+        return {node: at for node, at in enumerate(self.lost_at) if at is not None}
+
+    @property
     def takes_runs(self) -> bool:
         """Whether the machine is up and not about to end."""
         return self.ready and not self.ending and not self.is_over
@@ -112,6 +119,10 @@ class MachineEntry:
         assert self.launched_at is not None
         rate = None if self.micro_usd is None else Money(self.micro_usd)
         return InstanceReady(self.id, self.launched_at, rate)
+
+    def lost_event(self) -> MachinesLost:
+        """The event of a machine of several that lost some of them; nobody asked for that."""
+        return MachinesLost(self.id, tuple(self.lost.items()), self.spot)
 
     def end_event(self) -> InstanceGone | InstanceFailed:
         """The event of a machine that is over."""

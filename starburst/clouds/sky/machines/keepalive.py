@@ -88,7 +88,7 @@ async def _secure(machine: RentedMachine) -> None:
     entry, context = machine.entry, machine.context
     if not entry.armed and entry.access is not None:
         entry.armed = (await machine.greet()).armed
-    if not entry.kept:
+    if not (entry.kept or entry.lost):
         script = keeper(context.settings.lease_s)
         await context.sky.wait(await context.sky.exec(machine.cluster, KEEPER, script))
         entry.kept, machine.kept_at = True, context.clock.wall()
@@ -96,8 +96,11 @@ async def _secure(machine: RentedMachine) -> None:
 
 
 def is_secured(machine: RentedMachine) -> bool:
-    """Whether a machine has its keepalive and its armed switch."""
-    return machine.entry.kept and machine.entry.armed
+    """Whether a machine has its keepalive and its armed switch.
+
+    SkyPilot takes no keepalive for a cluster that lost a machine; renewals still postpone its autostop.
+    """
+    return (machine.entry.kept or bool(machine.entry.lost)) and machine.entry.armed
 
 
 def note_protection(machine: RentedMachine, *, kept: bool, armed: bool) -> None:

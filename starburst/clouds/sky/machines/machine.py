@@ -95,9 +95,10 @@ class RentedMachine:
         return not (self.entry.ready or self.entry.ending or self.entry.is_over)
 
     @property
-    def nodes(self) -> range:
-        """Its machines; 0 is the head."""
-        return range(self.entry.nodes)
+    def nodes(self) -> list[int]:
+        """Its machines, without those that it lost; 0 is SkyPilot's head."""
+        lost = self.entry.lost
+        return [node for node in range(self.entry.nodes) if node not in lost]
 
     def access(self, node: int = 0) -> Access:
         """How to log in to a node.
@@ -206,7 +207,7 @@ class RentedMachine:
         """Journal why jobs are not kept apart, "" if they are: on a node, and so on the whole."""
         self.not_apart[node] = why
         found = next((self.not_apart[n] for n in self.nodes if self.not_apart.get(n)), "")
-        if found != self.entry.together and (found or len(self.not_apart) == len(self.nodes)):
+        if found != self.entry.together and (found or self.not_apart.keys() >= set(self.nodes)):
             self.entry.together = found
             self.save()
             self.context.report(JobsNotKeptApart(self.id, found))
@@ -220,7 +221,7 @@ class RentedMachine:
             self.context.report(InstanceStalled(self.id, why))
 
     def note_images(self, images: Images) -> None:
-        """Report which images it has, if that has changed; of several machines those of the head."""
+        """Report which images it has, if that has changed; of several machines those of the first."""
         if images != self.images:
             self.images = images
             self.context.report(ImagesReported(self.id, images))
@@ -248,8 +249,13 @@ class RentedMachine:
         self.save()
 
     def note_access(self, status: ClusterStatus) -> None:
-        """Take over how SkyPilot says to log in, as far as it says."""
+        """Take over how SkyPilot says to log in, as far as it says.
+
+        Of a cluster with a part of its machines it may list fewer: which is which is known from before.
+        """
         entry = self.entry
+        if entry.lost:
+            return
         entry.access = status.access or entry.access
         entry.workers = list(status.workers) or entry.workers
         entry.addresses = list(status.addresses) or entry.addresses
@@ -259,14 +265,14 @@ class RentedMachine:
 
         `earlier` are instances of the same intent that were given up in its launch: their seconds are added
         by an earlier begin of the bill. Of several machines, the bill ends when all together have been billed
-        for their seconds.
+        for their seconds; `seen` is without those that it lost, whose bills have ended (`lose`).
         """
         entry = self.entry
         if earlier:
             entry.earlier_s = sum(map(self._billed_s, earlier)) / entry.nodes
         begun = [one.launched_at for one in seen if one.launched_at is not None]
         ended = [one.ended_at for one in seen if one.ended_at is not None]
-        if begun:
+        if begun and (not entry.lost or entry.cloud_began_at is None):
             if entry.cloud_began_at != min(begun):
                 entry.cloud_began_at, entry.began_at = min(begun), self.since_asked(min(begun))
             entry.launched_at = entry.began_at - entry.earlier_s
@@ -288,6 +294,24 @@ class RentedMachine:
         pace = self.context.clock.pace
         return pace.scheduler_time(ended) - pace.scheduler_time(begun)
 
+    def lose(self, ended: Mapping[int, Observation]) -> None:
+        """Some of its machines have ended while others run: journal until when each is billed, and report it.
+
+        The seconds of each count from the begin of the bill of all, as they do in `book`.
+        """
+        entry, now = self.entry, self.context.clock.now()
+        log.warning("machine-of-gang-lost", instance=self.id, machines=sorted(ended), of=entry.nodes)
+        entry.lost_at = entry.lost_at or [None] * entry.nodes
+        for node, one in ended.items():
+            at = now if one.ended_at is None else self.since_asked(one.ended_at)
+            known = entry.cloud_began_at is not None and one.launched_at is not None
+            entry.lost_at[node] = entry.began_at + self._billed_s(one) if known else at
+            self.hosts.pop(node, None)
+            self.context.transport.forget(self.node_name(node))
+        self.save()
+        self.context.report(entry.lost_event())
+        self.wake.ring()
+
     # --- its end -----------------------------------------------------------------------------------------
 
     def request_end(self) -> None:
@@ -307,12 +331,14 @@ class RentedMachine:
         self._close()
 
     def lost_node(self) -> None:
-        """One of its machines has ended: the others are ended, too, whatever runs on them.
+        """One of its machines is gone, and its cloud does not say that others run: all are ended.
 
-        SkyPilot 0.14 counts a cluster with a part of its nodes as INIT and sets its autostop off
-        (`_update_cluster_status` of sky/backends/backend_utils.py), so what is left is not kept.
+        Where others run it is `lose`, and the core decides what becomes of them. SkyPilot 0.14 counts a
+        cluster with a part of its nodes as INIT, sets its autostop off and takes no jobs for it
+        (`_update_cluster_status` of sky/backends/backend_utils.py): the lease and the switch of each machine
+        are our own, and `down` ends what is left by its tags.
         """
-        log.warning("machine-of-gang-lost", instance=self.id, machines=self.entry.nodes)
+        log.warning("gang-lost", instance=self.id, machines=self.entry.nodes)
         self.entry.node_lost = True
         self.request_end()
 
@@ -322,7 +348,9 @@ class RentedMachine:
         self._close()
 
     def report_state(self) -> None:
-        """Report that it takes runs or is over; nothing while it comes up or ends."""
+        """Report that it takes runs or is over, and what it lost; nothing while it comes up or ends."""
+        if self.entry.lost:
+            self.context.report(self.entry.lost_event())
         if self.entry.is_over:
             for node in self.nodes:
                 self.context.transport.forget(self.node_name(node))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import anyio
@@ -35,6 +35,8 @@ ANSWERS = "clouds"
 
 #: Of several machines the first of these decides how the whole stands: without one of them its gang is lost.
 WORST_FIRST = (Presence.ENDED, Presence.STOPPED, Presence.ENDING, Presence.ABSENT, Presence.RUNNING)
+#: Of several machines one that is so is lost, if others run.
+ENDS = (Presence.ENDED, Presence.STOPPED)
 
 
 class CloudObserver:
@@ -94,14 +96,30 @@ class CloudObserver:
     async def describe(self, machine: RentedMachine) -> Observation | None:
         """What its cloud says of a machine by its id; None if the id is unknown or the cloud does not say.
 
-        Of several machines, what it says of the one that is worst off: one that has ended, if there is one.
+        Of several machines, those that have ended while others run are lost (`RentedMachine.lose`); then what
+        it says of the one that is worst off of the others.
         """
         try:
-            seen = await self._sightings(machine)
+            seen = await self._sightings(machine, machine.nodes)
         except SkyError as error:
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return None
-        return min(seen, key=lambda one: WORST_FIRST.index(one.presence), default=None)
+        ended = {node: one for node, one in seen.items() if one.presence in ENDS}
+        others_run = any(one.presence is Presence.RUNNING for one in seen.values())
+        if ended and others_run and machine.takes_runs:
+            machine.lose(ended)
+            for one in ended.values():
+                await self._end_stopped(one)
+        left = [one for node, one in seen.items() if node in machine.nodes]
+        return min(left, key=lambda one: WORST_FIRST.index(one.presence), default=None)
+
+    async def _end_stopped(self, seen: Observation) -> None:
+        """End a lost machine that is only stopped; what takes no such order ends with the others."""
+        try:
+            if seen.presence is Presence.STOPPED:
+                await self._clouds.end(seen.at)
+        except SkyError as error:
+            log.warning("stopped-machine-stays", at=seen.at.instance, error=str(error))
 
     async def instances_of(self, machine: RentedMachine) -> list[Observation]:
         """All instances that this intent made, also terminated ones, found by our labels if need be.
@@ -111,7 +129,7 @@ class CloudObserver:
         """
         try:
             if machine.entry.instances:
-                return await self._sightings(machine)
+                return list((await self._sightings(machine, range(machine.entry.nodes))).values())
             return await self._search(machine)
         except ValueError:  # not an offer: it was not launched by us
             return []
@@ -121,12 +139,13 @@ class CloudObserver:
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return []
 
-    async def _sightings(self, machine: RentedMachine) -> list[Observation]:
-        """What its cloud says of each instance of a machine; [] if their ids are not known."""
-        seen = [await self._clouds.sight(at) for at in machine.entry.instances]
+    async def _sightings(self, machine: RentedMachine, nodes: Iterable[int]) -> dict[int, Observation]:
+        """What its cloud says of some instances of a machine; {} if their ids are not known."""
+        known = machine.entry.instances
+        seen = {node: await self._clouds.sight(known[node]) for node in nodes} if known else {}
         if seen:
             self._note_answer()
-            machine.book(seen)
+            machine.book([one for node, one in seen.items() if node not in machine.entry.lost])
         return seen
 
     async def _search(self, machine: RentedMachine) -> list[Observation]:

@@ -90,7 +90,7 @@ class CheckpointTransfer:
         if not rank.started:
             return ""
         tries, backoff, why = 0, Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), ""
-        while self._is_up(rank):
+        while self.is_up(rank):
             if self._left_s(entry) <= 0 or tries >= TRIES:
                 return why or "there was no time left"
             try:
@@ -128,9 +128,10 @@ class CheckpointTransfer:
         while (left_s := min(until - self._clock.wall(), self._left_s(entry))) > 0:
             await asyncio.sleep(min(left_s, LOOK_S))
 
-    def _is_up(self, rank: RankEntry) -> bool:
+    def is_up(self, rank: RankEntry) -> bool:
+        """Whether the machine of a task is up and not about to end."""
         machine = self._machines.get(rank.where)
-        return machine is not None and machine.takes_runs
+        return machine is not None and machine.takes_runs and rank.node in machine.nodes
 
     def _left_s(self, entry: RunEntry) -> float:
         return float("inf") if entry.home_by is None else entry.home_by - self._clock.wall()

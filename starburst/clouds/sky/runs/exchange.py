@@ -63,6 +63,8 @@ class Exchanges:
         Raises:
             SkyError: it, or a node of it, did not answer, or an answer is not valid.
         """
+        if machine.entry.lost:
+            self.table.machine_gone(machine.id, machine.entry.lost)
         hear = self.table.progress.ask(machine.id, self._tasks(machine))
         calls = [self._exchange(machine, node, lease_s, hear) for node in machine.nodes]
         results = await asyncio.gather(*calls, return_exceptions=True)
@@ -106,7 +108,7 @@ class Exchanges:
         answer = parse_exchange(await machine.call("exchange", ask, node), tasks)
         machine.hosts[node] = answer.host, answer.address
         machine.note_together(answer.together, node)
-        if node == 0:
+        if node == machine.nodes[0]:
             machine.note_images(answer.images)
         trouble = next((f"{name}: {why}" for name, why in answer.broken.items()), "")
         for name, state in answer.tasks.items():

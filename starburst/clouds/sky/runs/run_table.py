@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -180,10 +180,13 @@ class RunTable:
 
     # --- what becomes of runs ----------------------------------------------------------------------------
 
-    def machine_gone(self, instance_id: str) -> None:
-        """Count all tasks of a machine as over: its cloud no longer has it."""
-        self.progress.gone(instance_id)
+    def machine_gone(self, instance_id: str, nodes: Collection[int] | None = None) -> None:
+        """Count all tasks of a machine, or of some of several, as over: its cloud no longer has it."""
+        if nodes is None:
+            self.progress.gone(instance_id)
         for entry, rank in list(self.tasks_on(instance_id)):
+            if nodes is not None and rank.node not in nodes:
+                continue
             rank.over = True
             self.save(entry)
             self.advance(entry)
@@ -217,9 +220,10 @@ class RunTable:
         """Bring the checkpoints home, then report the end; it is reported only once it is journaled."""
         lost = ""
         copies = entry.checkpoint and self._context.settings.bucket is None
+        up = [rank for rank in entry.ranks if self.checkpoints.is_up(rank)] or entry.ranks
         for rank in reversed(entry.ranks):  # checkpoints of rank 0 come last and stay
             lost = await self._lost(entry, rank, self.checkpoints.upload, NOT_UPLOADED) or lost
-            if copies:
+            if copies and rank in up:  # those of a lost machine are no loss while others come home
                 lost = await self._lost(entry, rank, self.checkpoints.bring_home, NOT_HOME) or lost
         end = verdict(entry.key, [rank.exit for rank in entry.ranks], entry.stop, entry.deciding)
         end = replace(end, ended_at=self._ended_at(entry))
