@@ -27,6 +27,7 @@ INSTANCE_KEYS = [
     "phase",
     "offer",
     "nodes",
+    "nodes_lost",
     "jobs",
     "usd_per_hour",
     "price_known",

@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
-from starburst.core.model.events import InstanceFailed
+from starburst.core.model.events import InstanceFailed, MachinesLost
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
+from starburst.domain.resources import Resources
 from tests.cli.listed_rows import INSTANCE_KEYS, JOB_KEYS, data, lines
 from tests.cli.past import NOON
 
@@ -247,6 +248,16 @@ def test_a_machine_that_is_not_up_yet_costs_no_more_than_since_it_was_asked_for(
     assert row["cost_at_most_usd"] == pytest.approx(0.34, abs=1e-4)
     past.tell(InstanceFailed("i-000003", "sold out", sold_out=True))
     assert lines(cli("instances", "--all"))[3].split()[-1] == "$0.00", "no machine came of it"
+
+
+def test_an_instance_that_lost_some_of_its_machines_says_how_many(cli, past):
+    past.submit("gang-77777", tasks=(Resources.of(1),) * 3, least_tasks=1, cloud=CloudChoice.ONLY)
+    past.ready("i-000003")
+    past.start("gang-77777")
+    past.tell(MachinesLost("i-000003", ((1, past.now),)))
+    assert "  2 × p3.2xlarge, 1 lost  gang-77777  " in lines(cli("instances"))[-1]
+    row = data(cli("instances", "-o", "json"))[-1]
+    assert (row["nodes"], row["nodes_lost"], row["usd_per_hour"]) == (2, 1, 2.04)
 
 
 def test_machines_that_nobody_claimed_are_listed_with_their_cost(cli, past):

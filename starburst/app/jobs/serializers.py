@@ -37,6 +37,8 @@ class InstanceRow:
     #: Name of the offer, and how many machines of it are rented as one.
     offer: str
     nodes: int
+    #: How many of these machines ended while the others ran on.
+    nodes_lost: int
     #: Jobs that share its bill.
     jobs: tuple[str, ...]
     #: The hourly price that the bill uses.
@@ -87,6 +89,7 @@ def _instance_row(machine: InstanceRecord, phase: str, now: float) -> InstanceRo
         phase=phase,
         offer=machine.offer.name,
         nodes=machine.offer.nodes,
+        nodes_lost=len(machine.lost),
         jobs=tuple(machine.billed_to),
         rate=machine.present_rate,
         price_known=machine.offer.price_per_hour is not None,
@@ -108,6 +111,7 @@ def instance_keys(row: InstanceRow) -> Keys:
         "phase": row.phase,
         "offer": row.offer,
         "nodes": row.nodes,
+        "nodes_lost": row.nodes_lost,
         "jobs": list(row.jobs),
         "usd_per_hour": float(row.rate.dollars),
         "price_known": row.price_known,

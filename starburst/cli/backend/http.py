@@ -201,6 +201,7 @@ def _instance(keys: Mapping[str, Any]) -> InstanceRow:
         phase=keys["phase"],
         offer=keys["offer"],
         nodes=keys.get("nodes", 1),
+        nodes_lost=keys.get("nodes_lost", 0),
         jobs=tuple(keys["jobs"]),
         rate=Money.of(keys["usd_per_hour"]),
         price_known=keys["price_known"],

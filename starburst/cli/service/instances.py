@@ -25,6 +25,11 @@ def instances(
         listing(backend.now()).print(rows, output)
 
 
+def _offer(row: InstanceRow) -> str:
+    lost = f", {row.nodes_lost} lost" if row.nodes_lost else ""
+    return row.offer if row.nodes == 1 else f"{row.nodes} × {row.offer}{lost}"
+
+
 def listing(now: float) -> Listing[InstanceRow]:
     """The machine listing at `now`."""
     clock = local_clock(now)
@@ -43,7 +48,7 @@ def listing(now: float) -> Listing[InstanceRow]:
         columns=(
             Column("INSTANCE", lambda row: row.id),
             Column("PHASE", lambda row: row.phase),
-            Column("OFFER", lambda row: row.offer if row.nodes == 1 else f"{row.nodes} × {row.offer}"),
+            Column("OFFER", _offer),
             Column("JOBS", lambda row: ", ".join(row.jobs), narrow="fold"),
             Column("UP", lambda row: age(row.billed_s), right=True),
             Column("$/H", lambda row: str(row.rate), right=True),

@@ -83,7 +83,7 @@ def _machine(app_context: AppContext, name: str) -> PlacePage | None:
         jobs, hits = listed(conn, JobChoice(on=name), JOBS)
         owed = owed_by_job(queries.machines(conn), now)
     facts = [
-        ("Offer", record.offer.title),
+        ("Offer", record.offer.title + (f", {len(record.lost)} lost" if record.lost else "")),
         ("Phase", record.phase.value),
         ("Capacity", str(record.offer.capacity)),
         ("Price", f"{record.present_rate}/h"),
