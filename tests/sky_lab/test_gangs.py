@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
 
 
 #: Seconds of the attempt on the node that is left: longer than SkyPilot's autostop or the lease would let it.
-LEFT_S = 240
+LEFT_S = 150
 
 
 def gang(name: str, *command: str, attempt: int = 1, nodes: tuple[int, ...] = (0, 1)) -> Run:
