@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from starburst.app.wiring.resuming import resume
 from starburst.core.model.actions import StartRun
 from starburst.core.model.events import NodesChanged, RunStarted, SiteSynced
@@ -13,6 +15,8 @@ from starburst.domain.job import Phase, Site
 from starburst.store.store import Store
 from starburst.store.upkeep.backup import stage
 from tests.store.samples import NODE, started, step, submission
+
+pytestmark = pytest.mark.sqlite  # the copy is a file, and is opened where it lies
 
 
 def owing_two_starts(path: Path) -> None:
