@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
-from starburst.runs.supervisor.files import read_json
+from starburst.runs.supervisor.files import read_json, write_json
 
 
 def test_a_fact_stays_as_it_was_first_written(tmp_path: Path) -> None:
@@ -36,3 +37,20 @@ def test_any_id_makes_one_plain_file_name_and_comes_back(tmp_path: Path, id_: st
     assert "/" not in name
     assert not name.startswith(".")
     assert id_of(tmp_path / name) == id_
+
+
+def test_of_several_writers_of_a_fact_none_fails_and_one_counts(tmp_path: Path) -> None:
+    fact = tmp_path / "fact.json"
+    with ThreadPoolExecutor(8) as writers:
+        list(writers.map(lambda number: write_json(fact, {"number": number}), range(400)))
+    assert read_json(fact)["number"] in range(400)
+    assert list(tmp_path.iterdir()) == [fact]
+
+
+def test_what_cannot_be_written_leaves_the_fact_as_it_was_and_nothing_beside_it(tmp_path: Path) -> None:
+    fact = tmp_path / "fact.json"
+    write_json(fact, {"number": 1})
+    with pytest.raises(TypeError):
+        write_json(fact, {"number": object()})
+    assert read_json(fact) == {"number": 1}
+    assert list(tmp_path.iterdir()) == [fact]

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,15 +34,23 @@ FULL_DISK = PASSING_ERRORS | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS
 def write_json(path: str | os.PathLike[str], data: Any) -> None:
     """Replace a file by `data` as JSON, atomically and synced; a new file is readable by its owner only.
 
+    Of several writers at a time, such as tasks that start together, the last one counts: each has a staging
+    file of its own.
+
     Raises:
         OSError: the disk is full or the directory is gone; the file is as it was.
     """
-    staging = f"{os.fspath(path)}.tmp"
-    with open(staging, "w", encoding="utf-8", opener=open_private) as file:
-        file.write(json.dumps(data))  # json.dump() is written in Python, and ten times as slow
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(staging, path)
+    staging = f"{os.fspath(path)}.{threading.get_native_id()}.tmp"
+    try:
+        with open(staging, "w", encoding="utf-8", opener=open_private) as file:
+            file.write(json.dumps(data))  # json.dump() is written in Python, and ten times as slow
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staging, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(staging)
+        raise
 
 
 def open_private(path: str, flags: int) -> int:
