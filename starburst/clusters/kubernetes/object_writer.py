@@ -87,6 +87,11 @@ class ObjectWriter:
         return metadata.get("uid") == adopted.uid and "deletionTimestamp" not in metadata
 
     async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
+        seen = self._registry.get((run.job.id, run.attempt))
+        if seen is not None and not seen.told_end:
+            # It is there, or on its way to its end, which a second Job of its name would be taken for: only a
+            # store that was put back to a backup asks for a run that ends.
+            return self._tell_again(run)
         namespace = namespace_of(run.workload, self._tenancy.namespace)
         # Whoever makes a Job in a cluster may have there what it asks for.
         adopted = run.workload.adopted is not None
@@ -94,7 +99,7 @@ class ObjectWriter:
         if why_not:
             message = f"its submitter may not have that in the cluster: {why_not}"
             self._report(RunEnded(run.job.id, run.attempt, RunEnd.REFUSED, message=message))
-            return
+            return None
         body = job_object(
             run,
             namespace=namespace,
@@ -117,8 +122,12 @@ class ObjectWriter:
             if self._registry.key_of(read_job(there)) != (run.job.id, run.attempt):
                 name = f"{namespace}/{body['metadata']['name']}"
                 raise ApiError(422, "AlreadyExists", f"a Job {name} is there that is not ours") from None
-            for event in self._registry.again((run.job.id, run.attempt)):
-                self._report(event)
+            self._tell_again(run)
+        return None
+
+    def _tell_again(self, run: Run) -> None:
+        for event in self._registry.again((run.job.id, run.attempt)):
+            self._report(event)
 
     async def _place(self, api: Api, features: Features, run: Run, adopted: Adopted, why: str) -> None:
         """Let Chakra bind the pods of an adopted object; a withdrawn Job creates new ones."""

@@ -31,6 +31,32 @@ def test_a_run_that_has_ended_before_is_told_again_when_it_is_asked_for(tmp_path
     play(tmp_path, act)
 
 
+def test_a_run_whose_end_was_not_heard_of_is_not_made_a_second_time(tmp_path: Path) -> None:
+    """Its end would be taken for that of the second, and a third begin beside it."""
+
+    async def act(scene: Scene) -> None:
+        scene.submit(args=("600", "0"))
+        await scene.start("a", "n0")
+        await scene.until(scene.running)
+        await scene.die()
+        scene.take_up("a")  # the backup has it in the queue
+        await scene.watch()
+        scene.world.fail("WATCH", times=10**6, status=500)
+        scene.world.cut_watches()
+        await scene.cluster.stop("a", 1, 5.0)
+        await scene.until(lambda: not scene.jobs())
+        await scene.start("a", "n1")
+        assert not scene.jobs()
+        scene.world.heal()
+        await scene.until(lambda: scene.ends)
+        assert [end[:2] for end in scene.ends] == [("a", 1)]
+        await scene.start("a", "n1")
+        await scene.until(scene.running)
+        assert scene.jobs() == ["a-2"]
+
+    play(tmp_path, act)
+
+
 async def sent_away_and_forgotten(scene: Scene) -> str:
     """A Job was adopted and sent to the cloud; the store that comes back has none of it."""
     job_id = await scene.adopt()
