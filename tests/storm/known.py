@@ -25,7 +25,7 @@ class Known:
         """What came after it is in no store any more, though it may live."""
         verdict, users, marks = self._storm.verdict, self._storm.users, self._storm.marks
         users.asked = {name: one for name, one in users.asked.items() if one.applied or name in self._asked}
-        verdict.applied_since |= users.asked.keys() - self._asked
+        verdict.applied_since |= users.asked.keys() - self._phases.keys()  # or applied, and not taken in yet
         verdict.put_back_at = self._storm.loop.time()
         verdict.ends, marks.over = self._ends, self._over
         rented_since = verdict.decisions.keys() - self._decisions.keys()

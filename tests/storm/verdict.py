@@ -134,8 +134,10 @@ class Verdict:
         for cap in self._storm.process.config.caps:
             if cap.queue is not None or cap.user is not None:
                 continue
+            began, spent = self.windows.began_at(cap.per, now), 0
+            if began is None:
+                continue
             self.checked["launches under a cap"] += 1
-            began, spent = self.windows.began_at[cap.per], 0
             for vm in cloud.vms:
                 if not vm.cluster.endswith(tuple(self.unbilled)):
                     until = vm.stopped_at or vm.ended_at or now
