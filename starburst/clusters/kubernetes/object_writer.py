@@ -89,7 +89,7 @@ class ObjectWriter:
     async def _create(self, api: Api, features: Features, run: Run, why: str) -> None:
         seen = self._registry.get((run.job.id, run.attempt))
         if seen is not None and not seen.told_end:
-            # It is there, or on its way to its end, which a second Job of its name would be taken for: only a
+            # It is there, or it ends, and its end would be taken for that of a second Job of its name. Only a
             # store that was put back to a backup asks for a run that ends.
             return self._tell_again(run)
         namespace = namespace_of(run.workload, self._tenancy.namespace)
