@@ -7,10 +7,10 @@ from pathlib import Path
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
 from starburst.domain.phase import Phase
+from starburst.store.databases.sqlite_reader import open_current
 from starburst.store.errors import StoreError
 from starburst.store.listings import job_rows
 from starburst.store.listings.row_types import SUBMITTED, JobRow
-from starburst.store.sqlite_reader import open_current
 
 #: Newest jobs that are offered.
 MOST = 200

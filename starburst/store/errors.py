@@ -94,9 +94,11 @@ class CronJobNotFoundError(StoreError):
 class AmbiguousJobError(StoreError):
     """Several jobs have this name or prefix."""
 
-    def __init__(self, text: str, candidates: Sequence[str]) -> None:
+    def __init__(self, text: str, candidates: Sequence[str], *, is_name: bool = False) -> None:
+        """`is_name`: the name of each is the text."""
         shown = ", ".join(candidates[:5])
         more = f" and {len(candidates) - 5} more" if len(candidates) > 5 else ""
         super().__init__(f"{text!r} could be {shown}{more}; give the whole id")
         self.text = text
         self.candidates = tuple(candidates)
+        self.is_name = is_name

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0016"
+HEAD = "0017"
 
 #: A 64-bit autoincrement key; SQLite autoincrements INTEGER columns only, which have 64 bits.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -93,6 +93,27 @@ requests = Table(
     Column("body", Text, nullable=False),
     Column("created_at", Double, nullable=False),  # wall seconds
     UniqueConstraint("kind", "job_id", name="uq_requests_kind_job_id"),
+    sqlite_autoincrement=True,  # numbers are never reused
+)
+
+#: Job arrays with jobs that no step has taken up yet; see `store.arrays`.
+arrays = Table(
+    "arrays",
+    metadata,
+    Column("seq", Serial, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("need", Text, nullable=False),
+    Column("at_once", Integer),  # null is no limit
+    Column("first_index", Integer, nullable=False),
+    Column("last_index", Integer, nullable=False),
+    Column("jobs_left", Integer, nullable=False),
+    Column("after_request", BigInteger, nullable=False),  # the newest request when it was stored
+    Column("body", Text, nullable=False),
+    Column("created_at", Double, nullable=False),  # wall seconds
+    UniqueConstraint("id", name="uq_arrays_id"),
     sqlite_autoincrement=True,  # numbers are never reused
 )
 

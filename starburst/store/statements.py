@@ -7,11 +7,24 @@ SQLite takes to execute it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
-from sqlalchemy import Column, Connection, Executable, Select, Table, bindparam, delete, insert, select
+from sqlalchemy import (
+    Column,
+    Connection,
+    Executable,
+    Select,
+    Table,
+    TextClause,
+    bindparam,
+    delete,
+    insert,
+    select,
+    text,
+)
 
 from starburst.store import rows
+from starburst.store.listings.plain_sql import Ask
 from starburst.store.schema import facts
 
 _fact_body = select(facts.c.body).where(facts.c.key == bindparam("named"))
@@ -39,6 +52,16 @@ def replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[ro
 def first(conn: Connection, column: Column[str], values: Sequence[str]) -> str | None:
     """One of these values that a column has; None if it has none."""
     return conn.scalar(_any_of(column), {"values": values})
+
+
+def asker(conn: Connection) -> Ask:
+    """Runs statements in plain SQL on a connection."""
+    return lambda statement, values: conn.execute(_text(statement), values).all()
+
+
+@lru_cache(maxsize=64)
+def _text(statement: str) -> TextClause:
+    return text(statement)
 
 
 @cache

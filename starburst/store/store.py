@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, starmap
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,12 +33,14 @@ from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission
 from starburst.domain.node import Node
-from starburst.store import codec, counters, rows, user_requests
+from starburst.store import arrays, codec, counters, rows, user_requests
+from starburst.store.arrays import ArrayJobs, Room, TakenJobs
 from starburst.store.databases.sqlite import path_of
 from starburst.store.engine import dispose, open_engine, readers, took_effect, watch
 from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
-from starburst.store.schema import actions, decisions, events, facts, history, instances, jobs, requests
+from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
+from starburst.store.schema import arrays as array_table
 from starburst.store.statements import fact_body, first, many, replace
 from starburst.store.transactions import transaction
 from starburst.store.user_requests import UserRequest, ask_edits, user_request
@@ -80,6 +83,8 @@ class Step:
     events: Sequence[Event] = ()
     #: Requests that became these events.
     request_seqs: Sequence[int] = ()
+    #: Arrays of which it takes up jobs.
+    arrays: Sequence[TakenJobs] = ()
     #: The new jobs of this step.
     submissions: Mapping[str, Submission] = field(default_factory=dict)
     #: The core's nodes and offers after the step; stored if `changes` marks them as changed.
@@ -172,7 +177,7 @@ class Store:
     # Requests of users.
 
     def submit(self, submissions: Sequence[Submission], now_wall: float, quota: Quota | None = None) -> None:
-        """Store requests for new jobs, all or none.
+        """Store requests for new jobs, all or none; an array, submitted as a whole, has one row.
 
         Raises:
             DuplicateJobError: an id is taken.
@@ -180,12 +185,7 @@ class Store:
         """
         try:
             with self.write() as conn:
-                for chunk in rows.chunks(submissions):
-                    conn.execute(_insert_requests, [rows.submit_request(s, now_wall) for s in chunk])
-                    ids = [s.job.id for s in chunk]
-                    taken = first(conn, jobs.c.id, ids) or first(conn, history.c.id, ids)
-                    if taken is not None:
-                        raise DuplicateJobError(taken)
+                user_requests.put(conn, submissions, now_wall)
                 if quota is not None:
                     quota.keep(conn, submissions)
         except IntegrityError:
@@ -228,9 +228,14 @@ class Store:
             many(conn, _insert_requests, [rows.request(kind, job_id, now_wall, by) for job_id in wanted])
 
     def requests(self, limit: int) -> list[UserRequest]:
-        """The oldest requests that no step has taken up."""
+        """The oldest requests that no step has taken up; jobs of arrays are `array_jobs`."""
         with self.read() as conn:
             return list(starmap(user_request, conn.execute(_oldest_requests, {"most": limit})))
+
+    def array_jobs(self, most: int, room: Room, asked: Iterable[str] = (), before: float = inf) -> ArrayJobs:
+        """Jobs of arrays that no step has taken up; see `arrays.take`."""
+        with self.read() as conn:
+            return arrays.take(conn, most, room, asked, before)
 
     def submission(self, job_id: str) -> Submission | None:
         """The submission with this id, whether the scheduler has taken it up or not."""
@@ -277,6 +282,7 @@ class Store:
             documents["speeds"] = changes.speeds
         with self.write() as conn:
             many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
+            arrays.advance(conn, step.arrays)
             many(conn, _insert_events, [rows.event(item, step.now) for item in step.events])
             documents |= counters.count(conn, changes)
             _put_jobs(conn, changes.jobs, step.submissions)
@@ -344,9 +350,9 @@ class Store:
             seen.add(job_id)
         with self.read() as conn:
             for chunk in rows.chunks(job_ids):
-                taken = first(conn, requests.c.job_id, chunk) or first(conn, jobs.c.id, chunk)
-                if taken is not None:
-                    return taken
+                for column in (requests.c.job_id, jobs.c.id, array_table.c.id):
+                    if (taken := first(conn, column, chunk)) is not None:
+                        return taken
         raise StoreError("the submission clashed with another one; submit it again")
 
 

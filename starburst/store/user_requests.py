@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from starburst.core.model.jobs import JobRecord
+from starburst.domain.array import is_whole
 from starburst.domain.job import JobEdit, Submission, Workload
-from starburst.store import codec, rows
-from starburst.store.schema import jobs, requests
+from starburst.store import arrays, codec, rows
+from starburst.store.errors import DuplicateJobError
+from starburst.store.schema import history, jobs, requests
+from starburst.store.statements import first
 
+_insert = insert(requests)
 _kept = select(jobs.c.id, jobs.c.record, jobs.c.workload, jobs.c.notes).where(
     jobs.c.id.in_(bindparam("ids", expanding=True))
 )
@@ -39,6 +44,30 @@ def user_request(seq: int, kind: str, job_id: str, body: str) -> UserRequest:
     submission = codec.decode(Submission, body) if kind == "submit" else None
     edit = codec.decode(JobEdit, body) if kind == "edit" else None
     return UserRequest(seq, kind, job_id, submission, edit, "" if submission or edit else body)
+
+
+def put(conn: Connection, submissions: Sequence[Submission], now_wall: float) -> None:
+    """Store submissions, in order: a row for each job, and one for an array.
+
+    Raises:
+        DuplicateJobError: an id is taken.
+        IntegrityError: or is asked for.
+    """
+    for are_arrays, alike in groupby(submissions, lambda item: is_whole(item.job)):
+        for some in rows.chunks(list(alike)):
+            if are_arrays:
+                for item in some:
+                    arrays.put(conn, item, now_wall)
+            else:
+                _put_jobs(conn, some, now_wall)
+
+
+def _put_jobs(conn: Connection, submissions: Sequence[Submission], now_wall: float) -> None:
+    conn.execute(_insert, [rows.submit_request(item, now_wall) for item in submissions])
+    ids = [item.job.id for item in submissions]
+    taken = first(conn, jobs.c.id, ids) or first(conn, history.c.id, ids) or arrays.holder(conn, ids)
+    if taken is not None:
+        raise DuplicateJobError(taken)
 
 
 def note_entry(conn: Connection, job_id: str, by: str, now_wall: float) -> None:
@@ -79,4 +108,4 @@ def submission(conn: Connection, job_id: str) -> Submission | None:
     if found:
         return found[job_id]
     body = conn.scalar(_asked, {"job": job_id})
-    return None if body is None else codec.decode(Submission, body)
+    return arrays.submission(conn, job_id) if body is None else codec.decode(Submission, body)

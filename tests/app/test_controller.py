@@ -14,6 +14,7 @@ import pytest
 
 from starburst.app.config.home import Home
 from starburst.app.daemon import controller as controller_module
+from starburst.app.daemon import request_intake
 from starburst.app.daemon.controller import REAP_S
 from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.performer import TRIES
@@ -86,7 +87,7 @@ def test_a_cloud_out_of_reach_does_not_hold_up_the_cluster(path: Path):
 
 
 def test_a_bulk_submission_is_taken_up_in_parts(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(controller_module, "REQUESTS_PER_STEP", 2)
+    monkeypatch.setattr(request_intake, "PER_STEP", 2)
 
     async def main() -> None:
         async with living(path, a_world(5)) as life:

@@ -17,11 +17,11 @@ from starburst.cli import completion
 from starburst.cli.backend import session
 from starburst.domain.job import Job, Member, Submission, Workload
 from starburst.domain.resources import Resources
+from starburst.store.databases.sqlite_reader import SqliteReader, newest_revision, open_current
 from starburst.store.errors import DamagedError, UnusableError
 from starburst.store.leader import LeaderClaim, take
 from starburst.store.listings import job_rows
 from starburst.store.schema import HEAD
-from starburst.store.sqlite_reader import SqliteReader, newest_revision, open_current
 from tests.cli.past import NOON
 
 pytestmark = pytest.mark.sqlite

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from starburst.app.config import parse_config
+from starburst.domain.job import Submission
 from tests.cli.conftest import Cli
 from tests.cli.manifests import manifest
 from tests.cli.past import Past
@@ -47,11 +49,16 @@ def test_without_its_directory_a_command_is_run_as_it_is(cli: Cli, past: Past) -
     assert request.submission.job.name == "python"
 
 
+def all_jobs(past: Past) -> Sequence[Submission]:
+    """The jobs of arrays that the store has."""
+    return past.store.array_jobs(100, lambda _array, _at_once: 100).submissions
+
+
 def test_a_command_comes_after_another_and_as_an_array(cli: Cli, past: Past) -> None:
     cli("submit", "--name", "prep", "--no-workdir", "--", "true")
     told = cli("submit", "--after", "prep", "--array", "0-3%2", "--no-workdir", "-o", "name", "--", "true")
     assert [line.rsplit("-", 1)[1] for line in told.out.splitlines()] == ["0", "1", "2", "3"]
-    last = past.store.requests(9)[-1].submission.job
+    last = all_jobs(past)[-1].job
     assert (last.after_ok[0][:4], last.array and last.array.at_once) == ("prep", 2)
 
 
@@ -132,7 +139,7 @@ def test_what_of_a_script_is_not_kept_is_a_note_of_its_job(cli: Cli, past: Past,
     rows = json.loads(told.out)
     assert [len(row["notes"]) for row in rows] == [1, 0]
     assert rows[0]["notes"][0].startswith("line 2, --partition: partitions are not used")
-    assert past.store.requests(9)[0].submission.workload.command[-2:] == ("train.sbatch", "arg")
+    assert all_jobs(past)[0].workload.command[-2:] == ("train.sbatch", "arg")
 
 
 @pytest.mark.parametrize("file", ["array.sbatch", "sky-task.yaml"])

@@ -13,6 +13,7 @@ from starburst.domain.job import Job, Submission, Workload
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
+from starburst.store.arrays import TakenJobs
 from starburst.store.store import Step, Store
 
 NODE = Node("n1", Resources.of(gpus=2, cpus=16, memory_gib=64))
@@ -39,6 +40,7 @@ def step(
     *,
     submissions: Iterable[Submission] = (),
     request_seqs: Sequence[int] = (),
+    arrays: Sequence[TakenJobs] = (),
 ) -> Step:
     """Let the scheduler handle these and new jobs at `now`."""
     new = {item.job.id: item for item in submissions}
@@ -51,6 +53,7 @@ def step(
         facts=facts(scheduler.state),
         events=batch,
         request_seqs=request_seqs,
+        arrays=arrays,
         submissions=new,
         nodes=scheduler.state.capacity.nodes,
         offers=list(scheduler.state.fleet.offers.values()),

@@ -20,7 +20,8 @@ from starburst.core.state import Changes
 from starburst.core.views.restoring import restore
 from starburst.core.views.snapshot import Facts, facts
 from starburst.domain.cloud import InstancePhase
-from starburst.domain.job import CloudChoice, Phase
+from starburst.domain.job import CloudChoice, Member, Phase
+from starburst.store.arrays import TakenJobs
 from starburst.store.errors import StoreError
 from starburst.store.listings import queries
 from starburst.store.schema import metadata
@@ -118,8 +119,9 @@ def _with_an_instance_too(scheduler: Scheduler) -> Step:
         scheduler,
         [RunStarted("a", 1)],
         1.0,
-        submissions=[submission("b", cloud=CloudChoice.ONLY)],
+        submissions=[submission("b", cloud=CloudChoice.ONLY), submission("x-0", array=Member("x", 0, 4))],
         request_seqs=[1],
+        arrays=[TakenJobs("x", 1, 1)],
     )
 
 
@@ -135,7 +137,7 @@ def test_a_commit_that_fails_anywhere_changes_nothing(path: Path, table: str) ->
     store = Store.open(path)
     scheduler = started()
     store.commit(step(scheduler, submissions=[submission("a")]))
-    store.submit([submission("b")], 0.5)
+    store.submit([submission("b"), submission("x", array=Member("x", 0, 4))], 0.5)
     before = contents(store)
 
     def fail(_conn: object, _cursor: object, statement: str, *_: object) -> None:

@@ -65,7 +65,7 @@ def test_a_store_whose_tokens_know_nothing_of_kubernetes_still_opens(path: Path)
     with sqlite3.connect(path) as conn:
         conn.execute("ALTER TABLE tokens DROP COLUMN kubernetes")
         conn.execute("DROP TABLE cron_jobs")
-        for later in ("leader", "writers", "history", "past_instances"):
+        for later in ("arrays", "leader", "writers", "history", "past_instances"):
             conn.execute(f"DROP TABLE {later}")
         for later in ("phase_user", "phase_queue", "phase_deadline", "seq", "queue_seq", "line"):
             conn.execute(f"DROP INDEX ix_jobs_{later}")

@@ -44,6 +44,8 @@ LOOKS = {
     "starburst.app.leadership.election.LOOK_S": 30.0,
     "starburst.runs.fence.LOOK_S": 30.0,
 }
+#: Smaller here, as a run has few jobs: of an array some are taken up only when others are over.
+NUMBERS = {"starburst.app.daemon.request_intake.AHEAD": 1}
 
 
 class Clock:
@@ -116,6 +118,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
 
     changes: dict[str, Any] = {
         **LOOKS,
+        **NUMBERS,
         "time.time": clock.time,
         "time.monotonic": clock.since_boot,
         "time.clock_gettime": clock.since_boot,

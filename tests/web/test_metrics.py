@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import delete
 
 from starburst.core.model.decisions import REASONS
+from starburst.domain.job import Member
 from starburst.store import counters
 from starburst.store import schema as t
 from starburst.store.listings import queries
@@ -23,6 +24,7 @@ from starburst.store.store import Store
 from starburst.web.context import AppContext
 from starburst.web.routes.metrics import metrics
 from tests.builders import job
+from tests.store.samples import submission
 from tests.web.lively import NOON, Lively
 from tests.web.promtool import promtool
 from tests.web.serving import served
@@ -78,7 +80,16 @@ def test_jobs_are_counted_as_the_store_lists_them(lively: Lively, text: str) -> 
     assert total(found, "running_jobs") == jobs["running"]
     assert total(found, "running_jobs", site="cloud") > 0
     assert total(found, "offloading_jobs") == jobs.get("offloading", 0)
+    assert total(found, "kept_out_jobs") == jobs.get("held", 0) + jobs.get("blocked", 0)
     assert total(found, "overdue_jobs") == 0
+
+
+def test_jobs_that_may_not_wait_yet_neither_wait_nor_leave(tmp_path: Path) -> None:
+    with Lively.begin(tmp_path) as lively:
+        arrays = [submission(name, array=Member(name, 0, 9, most)) for name, most in (("s", None), ("t", 2))]
+        lively.app_context.store.submit(arrays, NOON)
+        found = samples(scrape(lively.app_context))
+    assert [total(found, f"{name}_jobs") for name in ("pending", "kept_out", "offloading")] == [9, 9, 0]
 
 
 def test_counters_agree_with_the_decision_log(lively: Lively, text: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from starburst.domain.array import members
 from starburst.domain.job import Submission
 from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, ManifestReport
@@ -15,7 +16,6 @@ from translator.kinds.conversion import read_kind, script_manifest
 from translator.kinds.cron_job import as_cron_job
 from translator.kinds.read_kind import ReadKind
 from translator.kinds.sbatch.directives import is_batch_script
-from translator.manifests.arrays import members
 from translator.manifests.documents import chunks, load
 from translator.manifests.live_object import as_submitted
 from translator.manifests.manifest import submission
@@ -56,7 +56,7 @@ def read_firsts(
     user: str = "",
     taking: IntakeRules = EMBEDDED,
 ) -> list[Submission]:
-    """As `read_manifests`, but with only the first member of each array."""
+    """As `read_manifests`, but with each array as a whole."""
     found = _Found(suffix, user)
     if is_batch_script(text):
         found.take_script(text, taking.report(source, 0))

@@ -11,7 +11,6 @@ from starburst.domain.cron_timing import Concurrency, CronTiming
 from starburst.domain.job import Submission
 from translator.field import Field, Fields
 from translator.kinds.read_kind import ReadKind
-from translator.manifests.arrays import members
 from translator.manifests.hints import PREFIX
 
 #: Longest id of a CronJob: the ids of its jobs have the tick's minute behind it, and of arrays an index.
@@ -74,14 +73,14 @@ def as_cron_job(found: Submission, timing: CronTiming) -> Submission:
     return replace(found, job=_with_id(found, f"{short}-{end}").job, timing=timing)
 
 
-def jobs_of_tick(cron_job: Submission, tick: float, after: Sequence[str] = ()) -> list[Submission]:
-    """The jobs that a tick submits, one or the members of an array; they start once jobs `after` have ended.
+def job_of_tick(cron_job: Submission, tick: float, after: Sequence[str] = ()) -> Submission:
+    """The job or array that a tick submits; it starts once jobs `after` have ended.
 
     The id has the minute of the tick, as the name of a Job in Kubernetes, so a tick has one job.
     """
     named = _with_id(cron_job, f"{cron_job.job.id}-{int(tick // _MINUTE_S)}")
     job = replace(named.job, after_any=(*named.job.after_any, *after))
-    return members(replace(named, job=job, timing=None))
+    return replace(named, job=job, timing=None)
 
 
 def _with_id(found: Submission, job_id: str) -> Submission:

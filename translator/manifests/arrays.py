@@ -1,17 +1,15 @@
-"""Job arrays: one manifest for many jobs, which differ in their index only."""
+"""Job arrays: the annotation starburst.io/array."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from starburst.domain.job import Member, Submission
+from starburst.domain.array import MAX_INDEX
+from starburst.domain.job import Member
 from translator.field import Field
 
-MAX_MEMBERS = 10_000
-MAX_INDEX = 99_999
-#: Longest id of an array, such that its jobs' ids, with a dash and the index appended, are valid labels.
-MAX_ID = 63 - len(f"-{MAX_INDEX}")
+MAX_MEMBERS = MAX_INDEX + 1
 
 _SPAN = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?:%([0-9]{1,9}))?")
 _HOW = "write the first and last index, such as 0-99, and %10 behind it for at most 10 jobs at a time"
@@ -46,28 +44,3 @@ def read_span(field: Field) -> IndexRange | None:
         field.refuse(f"{_HOW}; at most {MAX_MEMBERS} jobs, the last index at most {MAX_INDEX}")
         return None
     return IndexRange(first, last, at_once)
-
-
-def jobs_in(item: Submission) -> int:
-    """The number of jobs of a submission: the size of the array if it is a first member, else 1."""
-    return 1 if item.job.array is None else item.job.array.size
-
-
-def members(item: Submission) -> list[Submission]:
-    """The jobs of a submission: all members of the array if it is a first member, else itself."""
-    job, place = item.job, item.job.array
-    if place is None:
-        return [item]
-    array = place.array[-MAX_ID:].lstrip("-.")
-    return [
-        replace(
-            item,
-            job=replace(
-                job,
-                id=f"{array}-{index}",
-                name=f"{job.name}-{index}",
-                array=replace(place, array=array, index=index),
-            ),
-        )
-        for index in range(place.index, place.index + place.size)
-    ]

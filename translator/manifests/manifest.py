@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
 
+from starburst.domain.array import array_id
 from starburst.domain.cloud import OfferRules
 from starburst.domain.gpu_types import takes
 from starburst.domain.job import CloudChoice, Job, Submission
@@ -92,7 +93,7 @@ MANAGED_BY_US = "starburst.io/starburst"
 
 
 def submission(manifest: Field, suffix: Callable[[], str], user: str) -> Submission:
-    """A manifest as a job and its workload, or as the first member of an array; errors go to its report.
+    """A manifest as a job and its workload, or as an array; errors go to its report.
 
     A job that cannot leave, or for which there are no offers, is read again as one that stays.
     """
@@ -145,6 +146,8 @@ def _submission(
     if hints.array is not None:
         _check_array(manifest.at("spec"), hints.array, tasks)
     span = span or hints.array
+    if span is not None:
+        job_id = array_id(job_id)
     job = Job(
         id=job_id,
         name=name,

@@ -18,11 +18,11 @@ class LimitsConfig(Section):
     """How much users may hand in. 0 is no limit, but for the priority."""
 
     tasks_per_submission: LimitCount = Field(
-        10_000,
+        100_000,
         description="tasks of all jobs of one submission, all of arrays and gangs; 0 is no limit",
     )
     pending_per_user: LimitCount = Field(
-        50_000, description="jobs of one user that wait, wherever they were submitted; 0 is no limit"
+        100_000, description="jobs of one user that wait, wherever they were submitted; 0 is no limit"
     )
     pending_per_queue: LimitCount = Field(
         200_000, description="jobs of one queue that wait, unless the queue has a max_pending; 0 is no limit"

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import isinf
 from typing import Any, TypeVar
 
@@ -17,19 +16,13 @@ from starburst.app.daemon.observers import CommittedStep, StepObserver
 from starburst.app.daemon.orphan_ledger import OrphanLedger
 from starburst.app.daemon.performer import Performer
 from starburst.app.daemon.reaper import Reaper, ReapRules
+from starburst.app.daemon.request_intake import Intake, RequestIntake
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.actions import Action, StartRun, StopRun
 from starburst.core.model.events import (
-    CancelRequested,
-    EditRequested,
-    EnterRequested,
     Event,
-    HoldRequested,
-    JobSubmitted,
     NodesChanged,
     Progress,
-    ReleaseRequested,
-    RequeueRequested,
     SiteSynced,
     Tick,
 )
@@ -45,9 +38,7 @@ from starburst.domain.money import Money
 from starburst.runs.fence import NO_FENCE, LeaderFence
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
 from starburst.store import codec
-from starburst.store.listings import queries
 from starburst.store.store import Step, Store
-from starburst.store.user_requests import UserRequest
 
 T = TypeVar("T")
 
@@ -55,22 +46,10 @@ log = structlog.get_logger()
 
 #: Wall seconds between polls of the store for new requests.
 POLL_S = 0.1
-#: Largest number of requests per step, so that a bulk submission does not delay other events.
-REQUESTS_PER_STEP = 500
 #: Wall seconds between rounds of the reaper.
 REAP_S = 20.0
 #: Wall seconds between removals of old runs and instances.
 PRUNE_S = 86_400.0
-
-#: Events of requests about known jobs, by kind.
-WISHES: dict[str, Callable[..., Event]] = {
-    "cancel": CancelRequested,
-    "cancel-now": partial(CancelRequested, now=True),
-    "hold": HoldRequested,
-    "release": ReleaseRequested,
-    "requeue": RequeueRequested,
-    "enter": EnterRequested,
-}
 
 #: A background task that runs until cancelled and may report events as sites do.
 Companion = Callable[[Report], Coroutine[Any, Any, None]]
@@ -133,7 +112,7 @@ class Controller:
         #: each is kept once, at the position of its last arrival.
         self._reports: dict[Hashable, Event] = {}
         self._news = Wake()
-        self._seen_version = -1
+        self._intake = RequestIntake(store, scheduler)
         self._patience = patience or ShortageRetry()
         self._submissions = Gathered(self._read_submissions)
         self._performer = Performer(
@@ -241,9 +220,9 @@ class Controller:
     async def _loop(self) -> None:
         while True:
             events = await self._next_events()
-            requests = await self._requests()
-            if events or requests or self.scheduler.next_wakeup() <= self.now():
-                await self._step(events, requests)
+            asked = await self._requests()
+            if events or asked.events or self.scheduler.next_wakeup() <= self.now():
+                await self._step(events, asked)
 
     async def _next_events(self) -> list[Event]:
         """The reports so far; waits for one until the next poll or the next wake-up of the scheduler."""
@@ -253,32 +232,19 @@ class Controller:
         events, self._reports = list(self._reports.values()), {}
         return events
 
-    async def _requests(self) -> list[UserRequest]:
-        """New requests of users; none until the cluster has reported its runs."""
+    async def _requests(self) -> Intake:
+        """What users ask for; nothing until the cluster has reported its runs."""
         if self.scheduler.state.resting:
-            return []
-        return await self._outlast("requests", self._new_requests)
+            return Intake()
+        return await self._outlast("requests", self._intake.read)
 
-    def _new_requests(self) -> list[UserRequest]:
-        version = self._store.data_version()
-        if version == self._seen_version:
-            return []
-        requests = self._store.requests(REQUESTS_PER_STEP)
-        if len(requests) < REQUESTS_PER_STEP:
-            self._seen_version = version
-        return requests
-
-    async def _step(self, events: Sequence[Event], requests: Sequence[UserRequest]) -> None:
-        """Handle events and requests: the core decides, the store commits the step in one transaction, and
-        then its actions start.
+    async def _step(self, events: Sequence[Event], asked: Intake) -> None:
+        """Handle events and what users ask for: the core decides, the store commits the step in one
+        transaction, and then its actions start.
 
         A commit that a shortage stops is repeated with the same step.
         """
-        wished: list[Event] = []
-        if requests:
-            wished = await self._outlast("requests", lambda: list(map(self._event, requests)))
-        submissions = {it.job_id: it.submission for it in requests if it.submission is not None}
-        batch = [*events, *wished, *self._cluster.judged(submissions)]
+        batch = [*events, *asked.events, *self._cluster.judged(asked.submissions)]
         now, began, start = self.now(), self._wall(), time.perf_counter()
         actions = self.scheduler.handle(batch or Tick(), now)
         if self._around.validates:
@@ -288,8 +254,9 @@ class Controller:
         taken = Step(
             now=now,
             events=batch,
-            request_seqs=[request.seq for request in requests],
-            submissions=submissions,
+            request_seqs=asked.request_seqs,
+            arrays=asked.arrays,
+            submissions=asked.submissions,
             changes=changes,
             facts=facts(self.scheduler.state),
             nodes=self.scheduler.state.capacity.nodes,
@@ -324,18 +291,6 @@ class Controller:
     async def _outlast(self, who: str, call: Callable[[], T]) -> T:
         """The result of a call on the store, made in its thread and repeated while a shortage stops it."""
         return await self._patience.outlast(who, lambda: self._store.in_order(call))
-
-    def _event(self, request: UserRequest) -> Event:
-        if request.edit is not None:
-            return EditRequested(request.job_id, request.edit)
-        if request.submission is None:
-            return WISHES[request.kind](request.job_id, by=request.by)
-        return self._submitted(request.submission.job)
-
-    def _submitted(self, job: Job) -> JobSubmitted:
-        """The arrival of a job, with the phases of ended prerequisites that the core no longer holds."""
-        others = [name for name in job.comes_after if name not in self.scheduler.state.jobs]
-        return JobSubmitted(job, queries.ended(self._store, others))
 
     def _announce(self, changes: Changes, events: Sequence[Event]) -> None:
         for event in events:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from starburst.app.jobs.cron_jobs import tick_text, unfinished
+from starburst.domain.array import member_ids
 from starburst.domain.cron_schedule import ScheduleError
 from starburst.domain.cron_timing import Concurrency
 from starburst.runs.ports import Report
@@ -21,7 +22,7 @@ from starburst.store.cron_jobs import CronJob
 from starburst.store.errors import DuplicateJobError
 from starburst.store.quota import Quota, QuotaError
 from starburst.store.store import Store
-from translator.kinds.cron_job import jobs_of_tick
+from translator.kinds.cron_job import job_of_tick
 
 log = structlog.get_logger()
 
@@ -73,10 +74,10 @@ class CronTicker:
             self._note(one, running, f"{waits}{running[0]} has not ended")
             return
         replaced = running if concurrency is Concurrency.REPLACE else ()
-        submissions = jobs_of_tick(one.submission, tick, after=replaced)
-        ids = [item.job.id for item in submissions]
+        submission = job_of_tick(one.submission, tick, after=replaced)
+        ids = member_ids(submission)
         try:
-            self._store.submit(submissions, now, self._quota)
+            self._store.submit([submission], now, self._quota)
         except QuotaError as error:
             self._note(one, running, f"{waits}{error}")
             return

@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import takewhile
 
 from starburst.app.errors import UserError
+from starburst.domain.array import member_ids, members
 from starburst.domain.job import Job, Phase, Submission, is_over
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
 from starburst.store.listings import pages
@@ -29,7 +30,7 @@ def resolved(
     """
     if not any(item.job.comes_after or item.singleton for item in submissions):
         return list(submissions)
-    names = _Names(store, submissions, queues)
+    names = _Names(store, [job for item in submissions for job in members(item)], queues)
     found = [
         replace(
             item,
@@ -139,8 +140,9 @@ def _name(job: Job) -> str:
 
 def _in_order(submissions: Sequence[Submission]) -> list[Submission]:
     by_id = {item.job.id: item for item in submissions}
+    of = {job_id: item.job.id for item in submissions for job_id in member_ids(item)}
     before = {
-        name: [other for other in item.job.comes_after if other in by_id] for name, item in by_id.items()
+        name: [of[other] for other in item.job.comes_after if other in of] for name, item in by_id.items()
     }
     try:
         return [by_id[name] for name in TopologicalSorter(before).static_order()]

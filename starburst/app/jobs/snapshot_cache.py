@@ -21,7 +21,7 @@ from starburst.core.views.explain import Explanation, ended, explain, needs_whol
 from starburst.domain.job import Phase, is_over
 from starburst.store.listings import queries
 from starburst.store.listings.around_job import around_job
-from starburst.store.listings.row_types import SUBMITTED, JobRow
+from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 
 #: Maximum age of a `recent` core, wall seconds. The position of a job in the queue may be this old.
@@ -71,8 +71,9 @@ class SnapshotCache:
         all jobs. `sees(queue)` hides jobs of other queues from the sentence. `decided` selects a whole core
         that is `recent`, with this decision; None the `current` one.
         """
-        if row.phase == SUBMITTED:
-            return Explanation(row.id, row.phase, "is stored and waits for the scheduler to take it up")
+        if row.seq is None:
+            waits = row.message or "is stored and waits for the scheduler to take it up"
+            return Explanation(row.id, row.phase, waits)
         around = None if is_over(row.phase) else around_job(self._store, row.id)
         if around is None:
             clock = local_clock(queries.pace(self._store).scheduler_time(time.time()))

@@ -30,6 +30,7 @@ from starburst.core.steps.admission import EDITABLE as WAITING_PHASES
 from starburst.core.steps.unblocking import HOLDABLE as PHASES
 from starburst.core.steps.unblocking import RUNS
 from starburst.core.views.explain import foretell
+from starburst.domain.array import member_ids, members
 from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, JobEdit, Phase, Submission, Submitter, is_over
 from starburst.domain.user import USER_IS, as_user, is_user
@@ -37,7 +38,6 @@ from starburst.store.listings.pages import QueueScope
 from starburst.store.listings.queries import ended
 from starburst.store.listings.row_types import SUBMITTED, JobRow
 from starburst.store.store import Store
-from translator.manifests.arrays import members
 from translator.manifests.tenancy import rule
 
 #: Phases in which a job can be held.
@@ -46,6 +46,8 @@ HOLDABLE = (SUBMITTED, *(phase.value for phase in PHASES))
 REQUEUABLE = tuple(phase.value for phase in RUNS)
 #: Phases in which a job can be changed.
 EDITABLE = (SUBMITTED, *(phase.value for phase in WAITING_PHASES))
+#: Jobs of one array that a dry run foretells.
+MOST_FORETOLD = 1000
 ReadManifests = Callable[[ManifestTexts], ReadAnswer]
 
 
@@ -89,12 +91,7 @@ def read_sources(
         for item in (_noted(item, config.policy.max_grace) for item in answer.submissions)
     ]
     owned = _taken_by_the_server(config, answer, owned)
-    return resolved(store, [job for first in owned for job in _jobs_of(first)], queues)
-
-
-def _jobs_of(first: Submission) -> list[Submission]:
-    """The jobs of an array; a CronJob makes them at each tick."""
-    return members(first) if first.timing is None else [first]
+    return resolved(store, owned, queues)
 
 
 def _queues(config: Config, seen: QueueScope) -> tuple[str, ...] | None:
@@ -180,6 +177,8 @@ def submit(
 ) -> list[Keys]:
     """Store jobs for the scheduler, all or none; `id`, `name` and `notes` of each, of CronJobs `kind` too.
 
+    An array is stored as a whole; the answer has each of its jobs.
+
     `snapshots` is the cache of the calling process, if it has one.
 
     Raises:
@@ -197,8 +196,17 @@ def submit(
     again = [item for item in submissions if item.timing is not None]
     _refuse_twins(again)
     store.submit(once, time.time(), config.limits.quota(config.queues))
-    rows: list[Keys] = [{"id": s.job.id, "name": s.job.name, "notes": list(s.notes)} for s in once]
+    rows = [row for item in once for row in _answers(item)]
     return [*rows, *cron_jobs.add(store, again)] if again else rows
+
+
+def _answers(item: Submission) -> list[Keys]:
+    """The answer about a job, or about each job of an array."""
+    base = len(item.job.id)
+    return [
+        {"id": job_id, "name": f"{item.job.name}{job_id[base:]}", "notes": list(item.notes)}
+        for job_id in member_ids(item)
+    ]
 
 
 def _refuse_twins(cron_jobs: Sequence[Submission]) -> None:
@@ -210,8 +218,9 @@ def _refuse_twins(cron_jobs: Sequence[Submission]) -> None:
 
 
 def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
-    """The predicted fate of each job, from a copy of the core; stores nothing."""
+    """The predicted fate of each job, of an array's first ones, from a copy of the core; stores nothing."""
     core = live_core(store)
+    submissions = [job for item in submissions for job in _foretold(item)]
     jobs = [item.job for item in submissions]
     others = {name for job in jobs for name in job.comes_after}
     told = foretell(core, jobs, local_clock(core.state.now), ended(store, others))
@@ -219,6 +228,15 @@ def dry_run(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
         {"name": s.job.name, **explanation_keys(e), "notes": [*s.notes, *_of_ticks(s)]}
         for s, e in zip(submissions, told, strict=True)
     ]
+
+
+def _foretold(item: Submission) -> list[Submission]:
+    """The jobs of a submission whose fate a dry run tells: all, or the first ones of a long array."""
+    jobs = members(item)
+    if len(jobs) <= MOST_FORETOLD:
+        return jobs
+    rest = f"a dry run tells of the first {MOST_FORETOLD:,} jobs of an array; this one has {len(jobs):,}"
+    return [replace(job, notes=(*job.notes, rest)) for job in jobs[:MOST_FORETOLD]]
 
 
 def _of_ticks(item: Submission) -> list[str]:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from starburst.app.reading.sources import ManifestText
+from starburst.domain.array import jobs_in
 from starburst.domain.job import CloudChoice, Submission
 from starburst.store import codec
 from translator.errors import ManifestErrors
 from translator.field import did_you_mean
 from translator.intake.rules import EMBEDDED, IntakeRules
 from translator.intake.texts import read_firsts
-from translator.manifests.arrays import jobs_in
 from translator.manifests.live_object import NATIVE, read_object
 
 #: Characters of id suffixes: no look-alikes, and no vowels, so no words.
@@ -59,7 +59,7 @@ class FoundObject:
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """The submissions (of each array the first), or one line per problem."""
+    """The submissions, each array as a whole, or one line per problem."""
 
     submissions: tuple[Submission, ...] = ()
     problems: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class _Load:
 
     def add(self, item: Submission) -> None:
         self.tasks += jobs_in(item) * len(item.job.tasks)
-        self.size += jobs_in(item) * len(codec.encode(item))
+        self.size += len(codec.encode(item))
 
     def told(self) -> list[str]:
         """The limits that the totals exceed."""

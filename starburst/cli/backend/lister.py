@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from starburst.app.config.home import Home
 from starburst.cli.backend.notes import note_if_no_leader
-from starburst.store.listings import job_rows
+from starburst.store.databases.sqlite_reader import SqliteReader
+from starburst.store.listings import job_rows, plain_sql
 from starburst.store.listings.row_types import JobRow
-from starburst.store.sqlite_reader import SqliteReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class FileLister:
 
     def now(self) -> float:
         with self.reader.read() as ask:
-            return job_rows.pace(ask).scheduler_time(time.time())
+            return plain_sql.pace(ask).scheduler_time(time.time())
 
     def note_if_down(self) -> None:
         note_if_no_leader(self.home, self.home.scheduler())

@@ -11,7 +11,7 @@ from starburst.app.config.home import Home
 from starburst.app.errors import UserError
 from starburst.cli.backend.lister import FileLister
 from starburst.cli.service.server import chosen, unencrypted
-from starburst.store.sqlite_reader import open_current
+from starburst.store.databases.sqlite_reader import open_current
 
 if TYPE_CHECKING:
     from starburst.cli.backend.backend import Backend, JobLister

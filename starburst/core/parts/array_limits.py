@@ -67,6 +67,11 @@ class Turns:
         """Mark waiting jobs for admission, one per free slot; a repeated or outdated id is harmless."""
         self._freed.extend(islice(book.waiting, max(0, book.at_once - len(book.active))))
 
+    def known(self, array: str) -> int:
+        """The number of jobs of an array that hold a slot or wait for one."""
+        book = self._books.get(array)
+        return 0 if book is None else len(book.active) + len(book.waiting)
+
     def active(self) -> dict[str, set[str]]:
         """Jobs that hold a slot, by array; for checks."""
         return {array: book.active for array, book in self._books.items()}

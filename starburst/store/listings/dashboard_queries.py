@@ -85,13 +85,6 @@ def job_counts(conn: Connection) -> list[JobCount]:
     return [JobCount(*row) for row in conn.execute(counted)]
 
 
-def arrivals(conn: Connection) -> dict[str, int]:
-    """Numbers of jobs that the scheduler has not taken up yet, by queue."""
-    r = t.requests.c
-    asked = select(r.queue, func.count()).where(r.kind == "submit").group_by(r.queue)
-    return {row[0]: row[1] for row in conn.execute(asked)}
-
-
 def overdue(conn: Connection, now: float) -> dict[str, int]:
     """Numbers of queued jobs past their deadline, by queue."""
     c = t.jobs.c

@@ -38,10 +38,11 @@ def tally(conn: Connection, choice: JobChoice) -> GroupTally:
     counts, settled = Counter[str](), 0
     for phase, count, micro_usd in conn.execute(by_phase):
         counts[phase], settled = count, settled + int(micro_usd)
-    r, h = t.requests.c, t.history.c
+    r, a, h = t.requests.c, t.arrays.c, t.history.c
     new: list[ColumnElement[bool]] = [r.kind == "submit"]
+    whole: list[ColumnElement[bool]] = []
     old: list[ColumnElement[bool]] = []
-    for table, conditions in ((r, new), (h, old)):
+    for table, conditions in ((r, new), (a, whole), (h, old)):
         conditions += [
             column == value
             for column, value in ((table.user, choice.user), (table.queue, choice.queue))
@@ -50,7 +51,10 @@ def tally(conn: Connection, choice: JobChoice) -> GroupTally:
     if choice.array:
         new.append(r.job_id.startswith(f"{choice.array}-", autoescape=True))
         old.append(h.id.startswith(f"{choice.array}-", autoescape=True))
+        whole.append(a.id == choice.array)
     counts[SUBMITTED] = conn.scalar(select(func.count()).where(*new)) or 0
+    for limited, phase in ((a.at_once.is_(None), SUBMITTED), (a.at_once.is_not(None), Phase.BLOCKED.value)):
+        counts[phase] += int(conn.scalar(select(func.sum(a.jobs_left)).where(limited, *whole)) or 0)
     settled += int(conn.scalar(select(func.sum(h.cloud_micro_usd)).where(*old)) or 0)
     placed = conn.scalars(select(c.id).where(c.phase.in_(PLACED), *choice.conditions()))
     sharing = conn.scalars(select(c.id).where(c.open_bills > 0, *chosen))

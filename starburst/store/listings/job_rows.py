@@ -1,19 +1,13 @@
-"""The list of jobs and the clock in plain SQL: for connections of SQLAlchemy, and for SQLite's driver."""
+"""The list of jobs in plain SQL: for connections of SQLAlchemy, and for SQLite's driver."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection
 
 from starburst.domain.clock import Pace
+from starburst.store.listings import array_rows
+from starburst.store.listings.plain_sql import CHUNK, Ask, at_most, pace, where
 from starburst.store.listings.row_types import SUBMITTED, JobRow
-
-#: Runs a statement with named values (`:name`) in a transaction; its rows.
-Ask = Callable[[str, Mapping[str, object]], Sequence[Sequence[Any]]]
-
-#: Ids per statement: bounds the number of values.
-CHUNK = 500
 
 # No job leaves, and so none has a deadline, where the cloud has no offers.
 _DEADLINE = "CASE WHEN (SELECT body = '[]' FROM facts WHERE key = 'offers') THEN NULL ELSE deadline END"
@@ -35,6 +29,7 @@ def jobs(
     known = list(ids or ())
     parts = [None] if ids is None else [known[at : at + CHUNK] for at in range(0, len(known), CHUNK)]
     for part in parts:
+        found += array_rows.jobs(ask, phases=phases or (), user=user, ids=part, limit=limit)
         if not phases or SUBMITTED in phases:
             found += requested(ask, user=user, ids=part, limit=limit)
         found += taken_up(ask, phases=phases, user=user, ids=part, limit=limit)
@@ -52,42 +47,19 @@ def taken_up(
     limit: int | None = None,
 ) -> list[JobRow]:
     """Jobs that the scheduler has taken up, newest first."""
-    where, values = _where(("phase", phases or None), ('"user"', user), ("id", ids))
+    chosen, values = where(("phase", phases or None), ('"user"', user), ("id", ids))
     order = "ORDER BY submitted_at DESC, seq DESC"
-    return [JobRow(*row) for row in ask(f"{_TAKEN}{where} {order}{_at_most(limit)}", values)]
+    return [JobRow(*row) for row in ask(f"{_TAKEN}{chosen} {order}{at_most(limit)}", values)]
 
 
 def requested(
     ask: Ask, *, user: str | None = None, ids: Collection[str] | None = None, limit: int | None = None
 ) -> list[JobRow]:
-    """Jobs not yet taken up, newest first."""
-    where, values = _where(("kind", "submit"), ('"user"', user), ("job_id", ids))
-    rows = ask(f"{_REQUESTED}{where} ORDER BY seq DESC{_at_most(limit)}", values)
+    """Jobs not yet taken up, but for those of arrays, newest first."""
+    chosen, values = where(("kind", "submit"), ('"user"', user), ("job_id", ids))
+    rows = ask(f"{_REQUESTED}{chosen} ORDER BY seq DESC{at_most(limit)}", values)
     clock = pace(ask) if rows else Pace()
     return [
         JobRow(id_, name, owner, queue, need, SUBMITTED, clock.scheduler_time(created_at))
         for id_, name, owner, queue, need, created_at in rows
     ]
-
-
-def pace(ask: Ask) -> Pace:
-    """The scheduler's clock; the wall clock in a new store."""
-    found = ask("SELECT body FROM facts WHERE key = 'clock'", {})
-    return Pace(**json.loads(found[0][0])) if found else Pace()
-
-
-def _where(*conditions: tuple[str, str | Collection[str] | None]) -> tuple[str, dict[str, object]]:
-    """The conditions on columns that are not None, a value or several possible ones, and their values."""
-    texts: list[str] = []
-    values: dict[str, object] = {}
-    for column, wanted in conditions:
-        if wanted is None:
-            continue
-        names = [f"v{len(values) + k}" for k in range(1 if isinstance(wanted, str) else len(wanted))]
-        values |= zip(names, [wanted] if isinstance(wanted, str) else wanted, strict=True)
-        texts.append(f"{column} IN ({', '.join(f':{name}' for name in names)})")
-    return (f" WHERE {' AND '.join(texts)}" if texts else ""), values
-
-
-def _at_most(limit: int | None) -> str:
-    return "" if limit is None else f" LIMIT {int(limit)}"

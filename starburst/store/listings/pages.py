@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, Table, func, literal, or_, select, union_all
+from sqlalchemy import Connection, Select, Table, func, literal, or_, select, union_all
 
+from starburst.domain.array import arrays_of, member_id
 from starburst.domain.job import Member, is_over
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
-from starburst.store.listings import queries
+from starburst.store.listings import array_rows, queries
 from starburst.store.listings.row_types import SUBMITTED, DecisionRow, JobRow
 from starburst.store.rows import chunks
+from starburst.store.statements import asker
 from starburst.store.store import Store
 
 #: Names of queues; None is all queues.
 QueueScope = Sequence[str] | None
+#: Order of arrival of an array, and an index in it.
+ArrayPlace = tuple[int, int]
 Choice = TypeVar("Choice", bound=Select[Any])
 _REQUESTED = t.requests.c.kind == "submit"
 
@@ -53,16 +58,37 @@ def page(
     if phases:
         taken = taken.where(t.jobs.c.phase.in_(phases))
     with store.read() as conn:
+        array: ArrayPlace | None = None
         if after is not None:
             # Queried again: the scheduler may have taken the job up in the meantime.
             seq = conn.scalar(select(t.jobs.c.seq).where(t.jobs.c.id == after.id))
             request = conn.scalar(select(t.requests.c.seq).where(_REQUESTED, t.requests.c.job_id == after.id))
+            array = _place(conn, after.id) if seq is None and request is None else None
             taken = taken.where(literal(False) if seq is None else t.jobs.c.seq > seq)
-            asked = asked.where(t.requests.c.seq > (request or 0))
+            asked = asked.where(literal(False) if array else t.requests.c.seq > (request or 0))
         ids = list(conn.scalars(taken.limit(limit)))
         if not phases or SUBMITTED in phases:
             ids += conn.scalars(asked.limit(limit - len(ids)))
+        arrays = array_rows.rows(asker(conn), user=user, queues=queues, phases=phases)
+        ids += islice(_array_jobs(conn, arrays, array), limit - len(ids))
     return queries.jobs(store, ids=ids)
+
+
+def _place(conn: Connection, job_id: str) -> ArrayPlace | None:
+    """The array, by its order of arrival, and the index of a job that is not taken up."""
+    of = arrays_of([job_id])
+    return next(((row.seq, of[row.id][0]) for row in array_rows.rows(asker(conn), ids=of)), None)
+
+
+def _array_jobs(
+    conn: Connection, arrays: Iterable[array_rows.ArrayRow], after: ArrayPlace | None
+) -> Iterator[str]:
+    """The ids of jobs of arrays that are not taken up, those after a place."""
+    ask, (seq, index) = asker(conn), after or (0, -1)
+    for row in arrays:
+        if row.seq >= seq:
+            left = array_rows.indices(ask, row, after=index if row.seq == seq else -1)
+            yield from (member_id(row.id, each) for each in left)
 
 
 def find(store: Store, text: str, queues: QueueScope) -> JobRow:
@@ -78,18 +104,11 @@ def find(store: Store, text: str, queues: QueueScope) -> JobRow:
         _of(t.jobs, select(t.jobs.c.id, t.jobs.c.name), None, queues),
         _of(t.requests, select(t.requests.c.job_id, t.requests.c.name), None, queues).where(_REQUESTED),
     ).subquery()
-    begins = or_(*(column.startswith(text, autoescape=True) for column in (known.c.id, known.c.name)))
-    ids: list[str] = []
-    for condition in (known.c.id == text, known.c.name == text, begins):
-        with store.read() as conn:
-            ids = list(conn.scalars(select(known.c.id).where(condition).order_by(known.c.id)))
-        if ids:
-            break
-    if not ids:
+    with store.read() as conn:
+        found = queries.one_of(conn, text, known, queues)
+    if found is None:
         raise JobNotFoundError(text, ())
-    if len(ids) > 1:
-        raise AmbiguousJobError(text, ids)
-    return queries.job(store, ids[0])
+    return queries.job(store, found)
 
 
 def named(store: Store, names: Iterable[str], queues: QueueScope = None) -> list[JobRow]:
@@ -136,6 +155,7 @@ def elsewhere(store: Store, words: Collection[str], queues: Sequence[str]) -> se
             for table, id_ in ((t.jobs, t.jobs.c.id), (t.requests, t.requests.c.job_id)):
                 others = table.c.queue.not_in([*queues, ""])  # requests about a job have no queue
                 found |= set(conn.scalars(select(id_).where(id_.in_(some), others)))
+            found |= {row.id for row in array_rows.jobs(asker(conn), ids=some) if row.queue not in queues}
     return found
 
 
@@ -178,24 +198,24 @@ def counts(store: Store, queues: QueueScope) -> dict[str, int]:
     """Numbers of jobs by phase; phases without jobs are missing."""
     phase = t.jobs.c.phase
     by_phase = _of(t.jobs, select(phase, func.count()).group_by(phase).order_by(phase), None, queues)
-    waiting = _of(t.requests, select(func.count()).select_from(t.requests), None, queues).where(_REQUESTED)
     with store.read() as conn:
-        asked = conn.scalar(waiting)
         found = {row[0]: row[1] for row in conn.execute(by_phase)}
-    return {SUBMITTED: asked, **found} if asked else found
+        for (_, name), count in queries.requested_counts(conn, queues).items():
+            found[name] = found.get(name, 0) + count
+    return found
 
 
 def counts_by_queue(store: Store, queues: QueueScope) -> dict[str, dict[str, int]]:
     """Numbers of jobs by queue and phase; phases without jobs are missing."""
-    j, r = t.jobs.c, t.requests.c
+    j = t.jobs.c
     taken = _of(t.jobs, select(j.queue, j.phase, func.count()).group_by(j.queue, j.phase), None, queues)
-    asked = _of(t.requests, select(r.queue, func.count()).group_by(r.queue), None, queues).where(_REQUESTED)
     found: dict[str, dict[str, int]] = {}
     with store.read() as conn:
         for queue, phase, count in conn.execute(taken):
             found.setdefault(queue, {})[phase] = count
-        for queue, count in conn.execute(asked):
-            found.setdefault(queue, {})[SUBMITTED] = count
+        for (queue, phase), count in queries.requested_counts(conn, queues).items():
+            numbers = found.setdefault(queue, {})
+            numbers[phase] = numbers.get(phase, 0) + count
     return found
 
 
@@ -203,8 +223,7 @@ def _named(store: Store, text: str, queues: QueueScope) -> list[JobRow]:
     try:
         return [find(store, text, queues)]
     except AmbiguousJobError as several:
-        exact = any(row.name == text for row in queries.jobs(store, ids=several.candidates))
-        arrays = {} if exact else _arrays(store, text, queues)
+        arrays = {} if several.is_name else _arrays(store, text, queues)
         if not arrays:
             raise
         if len(arrays) > 1:
@@ -222,6 +241,10 @@ def _arrays(store: Store, text: str, queues: QueueScope) -> dict[str, list[str]]
     )
     found: dict[str, dict[int, str]] = {}
     with store.read() as conn:
+        ask = asker(conn)
+        for row in array_rows.rows(ask, queues=queues):
+            if text in (row.id, row.name):
+                found[row.id] = {i: member_id(row.id, i) for i in array_rows.indices(ask, row)}
         for table, id_, body, which in tables:
             name = table.c.name
             begins = or_(*(column.startswith(f"{text}-", autoescape=True) for column in (id_, name)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -14,18 +15,18 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Select,
+    Subquery,
     Table,
-    TextClause,
     and_,
     bindparam,
     func,
     select,
-    text,
     union_all,
 )
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.instance_record import InstanceRecord
+from starburst.domain.array import member_id
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Adopted, Submission, Workload, is_over
@@ -33,10 +34,10 @@ from starburst.domain.node import Node
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError, RolledUpError
-from starburst.store.listings import job_rows
+from starburst.store.listings import array_rows, job_rows, plain_sql
 from starburst.store.listings.row_types import SUBMITTED, DecisionRow, JobRow
 from starburst.store.rows import chunks
-from starburst.store.statements import fact_body
+from starburst.store.statements import asker, fact_body
 from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES, LIVE_JOBS, Store
 
 #: Newest jobs that a misspelt name is compared with.
@@ -90,7 +91,7 @@ def jobs(
 ) -> list[JobRow]:
     """Jobs in order of arrival, those not yet taken up last; `limit` keeps the newest."""
     with store.read() as conn:
-        return job_rows.jobs(_asker(conn), phases=phases, user=user, ids=ids, limit=limit)
+        return job_rows.jobs(asker(conn), phases=phases, user=user, ids=ids, limit=limit)
 
 
 def job(store: Store, text: str) -> JobRow:
@@ -104,20 +105,43 @@ def job(store: Store, text: str) -> JobRow:
         select(t.jobs.c.id, t.jobs.c.name),
         select(t.requests.c.job_id, t.requests.c.name).where(_REQUESTED),
     ).subquery()
-    begins = [column.startswith(text, autoescape=True) for column in (known.c.id, known.c.name)]
     with store.read() as conn:
-        for condition in (known.c.id == text, known.c.name == text, begins[0] | begins[1]):
-            ids = list(conn.scalars(select(known.c.id).where(condition).order_by(known.c.id)))
-            if len(ids) > 1:
-                raise AmbiguousJobError(text, ids)
-            if ids:
-                return job_rows.jobs(_asker(conn), ids=ids)[0]
+        found = one_of(conn, text, known)
+        if found is not None:
+            return job_rows.jobs(asker(conn), ids=[found])[0]
         past = conn.scalar(select(t.history.c.phase).where(t.history.c.id == text))
         if past is not None:
             raise RolledUpError(text, past)
-        newest = job_rows.jobs(_asker(conn), limit=GUESS_AMONG)[::-1]
+        newest = job_rows.jobs(asker(conn), limit=GUESS_AMONG)[::-1]
     words = dict.fromkeys(word for row in newest for word in (row.id, row.name))
     raise JobNotFoundError(text, get_close_matches(text, words))
+
+
+def one_of(conn: Connection, text: str, known: Subquery, queues: Collection[str] | None = None) -> str | None:
+    """The id of the job that a text means: with this id, else of this name, else beginning with it.
+
+    `known` has the columns `id` and `name`; jobs of arrays that are not taken up, in `queues`, come to them.
+
+    Raises:
+        AmbiguousJobError: it means several.
+    """
+    begins = [column.startswith(text, autoescape=True) for column in (known.c.id, known.c.name)]
+    ask = asker(conn)
+    arrays = array_rows.rows(ask, queues=queues)
+    conditions: dict[array_rows.Match, ColumnElement[bool]] = {
+        "id": known.c.id == text,
+        "name": known.c.name == text,
+        "beginning": begins[0] | begins[1],
+    }
+    for match, condition in conditions.items():
+        ids = set[str](conn.scalars(select(known.c.id).where(condition)))
+        for row in arrays:
+            ids.update(member_id(row.id, index) for index in array_rows.matching(ask, row, text, match))
+        if len(ids) > 1:
+            raise AmbiguousJobError(text, sorted(ids), is_name=match == "name")
+        if ids:
+            return ids.pop()
+    return None
 
 
 def ended(store: Store, ids: Collection[str]) -> tuple[tuple[str, str], ...]:
@@ -235,15 +259,27 @@ def offers(store: Store) -> tuple[Offer, ...]:
 def pace(store: Store) -> Pace:
     """The scheduler's clock; the wall clock in a new store."""
     with store.read() as conn:
-        return job_rows.pace(_asker(conn))
+        return plain_sql.pace(asker(conn))
 
 
 def summary(store: Store) -> PhaseCounts:
     """Numbers of jobs and instances by phase."""
     with store.read() as conn:
         counts = _phases(conn, t.jobs)
-        waiting = conn.scalar(select(func.count()).select_from(t.requests).where(_REQUESTED))
-        return PhaseCounts({SUBMITTED: waiting, **counts} if waiting else counts, _phases(conn, t.instances))
+        for (_, phase), count in requested_counts(conn).items():
+            counts[phase] = counts.get(phase, 0) + count
+        return PhaseCounts(counts, _phases(conn, t.instances))
+
+
+def requested_counts(conn: Connection, queues: Collection[str] | None = None) -> Counter[tuple[str, str]]:
+    """Numbers of jobs that the scheduler has not taken up, by queue and phase."""
+    r, found = t.requests.c, Counter[tuple[str, str]]()
+    for queue, count in conn.execute(select(r.queue, func.count()).where(_REQUESTED).group_by(r.queue)):
+        if queues is None or queue in queues:
+            found[queue, SUBMITTED] += count
+    for row in array_rows.rows(asker(conn), queues=queues):
+        found[row.queue, row.phase] += row.jobs_left
+    return found
 
 
 def at_work(store: Store) -> bool:
@@ -251,16 +287,6 @@ def at_work(store: Store) -> bool:
     counts = summary(store)
     machines, jobs = counts.instances.keys(), counts.jobs.keys()
     return not (machines.isdisjoint(LIVE_INSTANCES) and jobs.isdisjoint(ALIVE_JOBS))
-
-
-def _asker(conn: Connection) -> job_rows.Ask:
-    """Runs statements in plain SQL on a connection."""
-    return lambda statement, values: conn.execute(_text(statement), values).all()
-
-
-@lru_cache(maxsize=64)
-def _text(statement: str) -> TextClause:
-    return text(statement)
 
 
 def _document(store: Store, key: str, kind: type[codec.T]) -> codec.T | None:

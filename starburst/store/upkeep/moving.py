@@ -8,12 +8,12 @@ from sqlalchemy import Connection, select, text
 
 from starburst.store.databases.sqlite_failures import MOVED
 from starburst.store.errors import StoreError
-from starburst.store.schema import cron_jobs, facts, requests, tokens
+from starburst.store.schema import arrays, cron_jobs, facts, requests, tokens
 from starburst.store.store import Store
 from starburst.store.upkeep.copying import copy_all, is_fresh
 
 #: Tables into which commands write while no scheduler runs.
-WRITTEN = (requests, tokens, cron_jobs)
+WRITTEN = (requests, arrays, tokens, cron_jobs)
 
 
 def move(file: Path, where: str) -> dict[str, int]:

@@ -24,6 +24,7 @@ from starburst.domain.money import MICRO
 from starburst.store import counters
 from starburst.store.leader import LeaderRecord, leader_record
 from starburst.store.listings import dashboard_queries, queries
+from starburst.store.listings.row_types import SUBMITTED
 from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES
 from starburst.web import aggregates
 from starburst.web.context import AppContext
@@ -125,21 +126,24 @@ def _leadership(app_context: AppContext) -> Iterator[Metric]:
 def _jobs(conn: Connection, now: float, known: Collection[str]) -> Iterator[Metric]:
     """`known`: queues that are shown also while nothing is in them."""
     queues = dict.fromkeys(known, 0)
-    pending = queues | dashboard_queries.arrivals(conn)
-    offloading, running = dict(queues), dict[tuple[str, ...], int]()
+    pending, kept_out, offloading = dict(queues), dict(queues), dict(queues)
+    running = dict[tuple[str, ...], int]()
+    waiting = {SUBMITTED: pending, "queued": pending, "held": kept_out, "blocked": kept_out}
+    for (queue, phase), count in queries.requested_counts(conn).items():
+        waiting[phase][queue] = waiting[phase].get(queue, 0) + count
     for counted in dashboard_queries.job_counts(conn):
-        if counted.phase == dashboard_queries.QUEUED:
-            pending[counted.queue] = pending.get(counted.queue, 0) + counted.count
-        elif counted.phase in ALIVE_JOBS:
+        if counted.phase in ALIVE_JOBS:
             at = (counted.queue, str(counted.site))
             running[at] = running.get(at, 0) + counted.count
         else:
-            offloading[counted.queue] = offloading.get(counted.queue, 0) + counted.count
+            numbers = waiting.get(counted.phase, offloading)
+            numbers[counted.queue] = numbers.get(counted.queue, 0) + counted.count
     for queue in queues:
         for site in ("cluster", "cloud"):
             running.setdefault((queue, site), 0)
     overdue = queues | dashboard_queries.overdue(conn, now)
     yield _by("pending_jobs", "Jobs that wait in the queue.", ["queue"], _keyed(pending))
+    yield _by("kept_out_jobs", "Jobs that may not wait yet: held or blocked.", ["queue"], _keyed(kept_out))
     yield _by(
         "offloading_jobs",
         "Jobs that left for the cloud and wait for machines.",

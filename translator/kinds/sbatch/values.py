@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from starburst.domain.array import MAX_INDEX
 from translator.kinds.gpu_request import GpuRequest
-from translator.manifests.arrays import MAX_INDEX, MAX_MEMBERS
+from translator.manifests.arrays import MAX_MEMBERS
 from translator.object_names import DNS_SUBDOMAIN
 
 _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from starburst.store.databases.sqlite_failures import trouble
-from starburst.store.listings.job_rows import Ask
+from starburst.store.listings.plain_sql import Ask
 
-MIGRATIONS = Path(__file__).parent / "migrations" / "versions"
+MIGRATIONS = Path(__file__).parents[1] / "migrations" / "versions"
 #: Longest wait for other processes, seconds.
 BUSY_S = 30.0
 
