@@ -89,8 +89,9 @@ types: $(VENV)/.dev  ## mypy, strict
 
 check: lint types test  ## what a change must pass
 
-bench: $(VENV)/.dev  ## measure: 100,000 jobs in 1,000 queues; the store, and jobs a second, over both databases; 2,000 rented machines; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; a watched loop; a scheduler beside a busy API; applied Jobs taken in; Chakra's decisions on 5,000 nodes; Chakra beside kube-scheduler
+bench: $(VENV)/.dev  ## measure: 100,000 jobs in 1,000 queues; an array of 100,000 jobs; the store, and jobs a second, over both databases; 2,000 rented machines; the simulator over 10³ … 10⁶ jobs; packing up to 100,000 tasks; a watched loop; a scheduler beside a busy API; applied Jobs taken in; Chakra's decisions on 5,000 nodes; Chakra beside kube-scheduler
 	$(BIN)/python -m bench.queue $(ARGS)
+	$(BIN)/python -m bench.arrays $(ARGS)
 	$(BIN)/python -m bench.store $(ARGS)
 	$(BIN)/python -m bench.throughput $(ARGS)
 	$(BIN)/python -m bench.machines $(ARGS)

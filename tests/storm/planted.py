@@ -179,7 +179,14 @@ PLANTED = {
         f"{_SKY}.runs.run_table:RunTable.save",
         "save_run(self._context.journal, entry)",
         "pass",
-        (2, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
+        (11, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
+    ),
+    "array-rest-forgotten": Planted(
+        "an array whose first jobs are taken up has no others",
+        "starburst.store.arrays:take",
+        "TakenJobs(name, len(pick.indices), pick.first)",
+        "TakenJobs(name, pick.row.jobs_left, pick.first)",
+        (1, 14, 0.125, ()),
     ),
     "machine-not-journaled": Planted(
         "rented machines are not written down",
@@ -207,7 +214,7 @@ PLANTED = {
         f"{_KUBE}.runs.run_object:RunObject.end",
         "        if self.active:\n            return None\n",
         "",
-        (1, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
+        (13, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
     ),
     "started-when-created": Planted(
         "a run on the cluster counts as started without a pod",
