@@ -28,6 +28,9 @@ def where(*conditions: tuple[str, str | Collection[str] | None]) -> tuple[str, d
     for column, wanted in conditions:
         if wanted is None:
             continue
+        if not isinstance(wanted, str) and not wanted:
+            texts.append("1 = 0")
+            continue
         names = [f"v{len(values) + k}" for k in range(1 if isinstance(wanted, str) else len(wanted))]
         values |= zip(names, [wanted] if isinstance(wanted, str) else wanted, strict=True)
         texts.append(f"{column} IN ({', '.join(f':{name}' for name in names)})")
