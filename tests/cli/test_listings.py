@@ -89,6 +89,8 @@ def test_an_array_is_explained_by_phase_and_its_jobs_are_named_by_index(cli, pas
         "job/wait-55555 is being cancelled",
     ]
     assert lines(cli("hold", "sweep")) == ["job/sweep-b2c3d[0-2] is being held (3 jobs)"]
+    past.submit("sweep-1-77777", name="sweep-1")
+    assert lines(cli("explain", "sweep[1]"))[0].startswith("sweep-b2c3d-1 ")
     told = cli("logs", "sweep[7]")
     assert (told.code, told.err) == (2, "error: sweep has no job with the index 7\n")
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from starburst.app.errors import UserError
 from starburst.cli.backend.backend import Backend
+from starburst.cli.jobs.folding import array_of
+from starburst.domain.array import member_id
 from starburst.store.errors import StoreError
 from starburst.store.listings.row_types import JobRow
 
@@ -24,11 +26,22 @@ def one_job(backend: Backend, text: str) -> JobRow:
     member = _MEMBER.fullmatch(name)
     if member is None:
         return _alone(backend, name)
-    array, index = member.groups()
-    found = [row for row in backend.named([array]) if row.id.endswith(f"-{int(index)}")]
-    if not found:
-        raise UserError(f"{array} has no job with the index {int(index)}")
-    return found[0]
+    array, index = member[1], int(member[2])
+    found = _member(backend, member_id(array, index))
+    if found is None:  # the array is named by its beginning, or a job has the name of its job
+        found = next((row for row in backend.named([array]) if row.id.endswith(f"-{index}")), None)
+    if found is None:
+        raise UserError(f"{array} has no job with the index {index}")
+    return found
+
+
+def _member(backend: Backend, name: str) -> JobRow | None:
+    """The job of an array with this very id or name."""
+    try:
+        row = backend.job(name)
+    except (StoreError, UserError):
+        return None
+    return row if name in (row.id, row.name) and array_of(row.id, row.name) else None
 
 
 def _alone(backend: Backend, name: str) -> JobRow:
