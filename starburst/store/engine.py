@@ -12,6 +12,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from starburst.store.databases import sqlite
+from starburst.store.databases.beginning import begin
 from starburst.store.errors import StoreError
 from starburst.store.schema import HEAD
 
@@ -151,7 +152,7 @@ def migrate(engine: Engine) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    with engine.execution_options(writes="unnamed").begin() as conn:
+    with engine.connect() as conn, begin(conn, "unnamed"):
         config.attributes["connection"] = conn
         try:
             command.upgrade(config, "head")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, RootTransaction
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from starburst.store.databases.beginning import begin
 from starburst.store.engine import took_effect
 from starburst.store.errors import BusyError, LostError
 
@@ -48,9 +49,7 @@ def _begin(engine: Engine, writes: bool) -> RootTransaction:
         where = engine.url.database if engine.dialect.name == "sqlite" else "the store"
         raise BusyError(f"{where}: too many ask at once; ask again") from None
     try:
-        if writes:  # of this use of the connection: options of the engine would make an engine each time
-            conn.execution_options(writes=True)
-        return conn.begin()
+        return begin(conn, writes)
     except BaseException:
         conn.close()
         raise

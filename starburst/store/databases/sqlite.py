@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import OperationalError
 
+from starburst.store.databases.beginning import writes
 from starburst.store.databases.sqlite_failures import trouble
 from starburst.store.errors import StoreError, UnusableError
 
@@ -49,15 +49,10 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
     if reads:
         pragmas.append("query_only = ON")
 
-    def begin(conn: Connection) -> None:
-        # It goes past SQLAlchemy, for which this word costs as much as a query. A transaction that reads
-        # first and locks later fails if another process writes in between.
-        writes = conn.get_execution_options().get("writes")
-        connection: Any = conn.connection.dbapi_connection
-        try:
-            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()
-        except sqlite3.Error as error:
-            raise trouble(error, path) or OperationalError("BEGIN", None, error) from None
+    def do_begin(connection: Any) -> None:
+        # A transaction that reads first and locks later fails if another process writes in between.
+        how = "BEGIN IMMEDIATE" if writes(connection.info) else "BEGIN"
+        connection.dbapi_connection.execute(how).close()
 
     def connected(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # SQLAlchemy begins transactions, not pysqlite
@@ -70,7 +65,7 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
             raise
 
     event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", begin)
+    engine.dialect.do_begin = do_begin  # type: ignore[method-assign]
     event.listen(engine, "handle_error", lambda context: trouble(context.original_exception, path))
 
 
