@@ -45,6 +45,9 @@ def _long_over() -> Select[tuple[float, str]]:
 
 
 _LONG_OVER = _long_over()
+_INSTANCES = select(t.instances.c.id, t.instances.c.record).where(
+    t.instances.c.id.in_(bindparam("ids", expanding=True))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +135,10 @@ class Outbox:
 
     def _bills(self, subjects: Iterable[str]) -> dict[str, list[str]]:
         """The subjects that are instances, each with the jobs that share its bill."""
-        columns = t.instances.c
         found: dict[str, list[str]] = {}
         with self._store.read() as conn:
             for names in chunks(list(dict.fromkeys(subjects))):
-                for name, text in conn.execute(
-                    select(columns.id, columns.record).where(columns.id.in_(names))
-                ):
+                for name, text in conn.execute(_INSTANCES, {"ids": names}):
                     found[name] = codec.decode(InstanceRecord, text).billed_to
         return found
 

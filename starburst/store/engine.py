@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from sqlalchemy import Connection, Engine, column, create_engine, event, inspect, select, table
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
@@ -165,9 +165,10 @@ def migrate(engine: Engine) -> None:
 
 def revision(conn: Connection) -> str | None:
     """The revision of the schema; None in an empty database."""
-    if not inspect(conn).has_table("alembic_version"):
+    if not conn.dialect.has_table(conn, "alembic_version"):
         return None
-    return conn.scalar(select(column("version_num")).select_from(table("alembic_version")))
+    found: str | None = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return found
 
 
 def _engine(url: URL, connections: int, busy_ms: int, *, reads: bool = False) -> Engine:
