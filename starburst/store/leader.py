@@ -7,7 +7,7 @@ takes the lead finds a state that no older epoch can change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,15 +16,13 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Double,
-    Select,
+    TextClause,
     Update,
     bindparam,
-    cast,
-    extract,
-    func,
     insert,
     literal_column,
     select,
+    text,
     update,
 )
 
@@ -35,6 +33,11 @@ from starburst.store.store import Store
 
 #: Key of the only row.
 ONLY = 1
+#: The time of the store's own machine, epoch seconds, in the SQL of each dialect.
+CLOCKS = {
+    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "CAST(EXTRACT(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)",
+}
 _epoch = select(leader.c.epoch)
 
 
@@ -72,8 +75,7 @@ class LeaderRecord:
 
 def leader_record(store: Store) -> LeaderRecord | None:
     """The row; None in a store on which no scheduler ever ran."""
-    with store.read() as conn:
-        return _read(conn)
+    return _record(store.ask(_row(store.dialect), {}))
 
 
 def take(store: Store, seen: LeaderRecord | None, claim: LeaderClaim) -> int | None:
@@ -158,25 +160,25 @@ def _fenced(record: LeaderRecord | None) -> FencedError:
 
 
 def _read(conn: Connection) -> LeaderRecord | None:
-    row = conn.execute(_row(conn.dialect.name)).first()
-    if row is None:
+    return _record(conn.execute(_statement(_row(conn.dialect.name))).all())
+
+
+def _record(rows: Sequence[Sequence[Any]]) -> LeaderRecord | None:
+    if not rows:
         return None
-    return LeaderRecord(
-        row.holder,
-        row.address,
-        row.home,
-        bool(row.renews),
-        row.epoch,
-        row.beat,
-        row.drain,
-        max(0.0, row.age_s),
-    )
+    holder, address, home, renews, epoch, beat, drain, age_s = rows[0]
+    return LeaderRecord(holder, address, home, bool(renews), epoch, beat, drain, max(0.0, age_s))
+
+
+def _row(dialect: str) -> str:
+    """Reads the row with its age; in plain SQL, as replicas look and renew all the time."""
+    columns = "holder, address, home, renews, epoch, beat, drain"
+    return f"SELECT {columns}, {CLOCKS[dialect]} - changed_at FROM leader"
 
 
 @cache
-def _row(dialect: str) -> Select[Any]:
-    """Reads the row with its age. Replicas look and renew all the time: the statement is built once."""
-    return select(leader, (_clock(dialect) - leader.c.changed_at).label("age_s"))
+def _statement(row: str) -> TextClause:
+    return text(row)
 
 
 @cache
@@ -187,7 +189,4 @@ def _renewal(dialect: str) -> Update:
 
 
 def _clock(dialect: str) -> ColumnElement[float]:
-    """The time of the store's own machine, epoch seconds, in the SQL of a dialect."""
-    if dialect == "sqlite":
-        return literal_column("(julianday('now') - 2440587.5) * 86400.0", Double)
-    return cast(extract("epoch", func.clock_timestamp()), Double)
+    return literal_column(CLOCKS[dialect], Double)

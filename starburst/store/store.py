@@ -39,7 +39,7 @@ from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, history, instances, jobs, requests
 from starburst.store.statements import fact_body, first, many, replace
-from starburst.store.transactions import transaction
+from starburst.store.transactions import ask, transaction
 from starburst.store.user_requests import UserRequest, ask_edits, user_request
 
 if TYPE_CHECKING:
@@ -136,6 +136,21 @@ class Store:
             UnusableError: all read connections are in use, or the database is out of reach.
         """
         return transaction(self._readers)
+
+    def ask(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        """The rows of one statement in plain SQL, such as `:name` for a value. Thread-safe.
+
+        In SQLite this takes a quarter of the time of `read` with that statement.
+
+        Raises:
+            UnusableError: as of `read`.
+        """
+        return ask(self._readers, statement, values)
+
+    @property
+    def dialect(self) -> str:
+        """The kind of its database: "sqlite" or "postgresql"."""
+        return self._engine.dialect.name
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -323,8 +338,8 @@ class Store:
 
     def fact_text(self, key: str) -> str | None:
         """The text of a JSON document."""
-        with self.read() as conn:
-            return fact_body(conn, key)
+        found = self.ask("SELECT body FROM facts WHERE key = :key", {"key": key})
+        return str(found[0][0]) if found else None
 
     def set_fact(self, key: str, value: object) -> None:
         """Store a JSON document under a key."""

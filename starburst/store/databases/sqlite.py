@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,23 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
             raise
 
     event.listen(engine, "connect", connected)
-    engine.dialect.do_begin = do_begin  # type: ignore[method-assign]
+    dialect: Any = engine.dialect
+    dialect.do_begin = do_begin
     event.listen(engine, "handle_error", lambda context: trouble(context.original_exception, path))
+
+
+def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+    """The rows of one statement in plain SQL, past SQLAlchemy, which takes five times as long as SQLite."""
+    try:
+        connection = engine.raw_connection()
+        try:
+            cursor: Any = connection.cursor()
+            found: list[Any] = cursor.execute(statement, values).fetchall()
+        finally:
+            connection.close()
+    except (sqlite3.Error, MemoryError) as error:
+        raise trouble(error, path_of(engine)) or error from None
+    return found
 
 
 class FileWatch:

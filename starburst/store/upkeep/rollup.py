@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select
+from sqlalchemy import BigInteger, Connection, Double, and_, bindparam, delete, func, insert, or_, select
 
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.resources import total
@@ -28,8 +28,8 @@ PRUNED = "decisions-pruned"
 
 # Built once: a pass mostly finds nothing, and would take most of its time to build them.
 _j, _i, _d, _e, _a = t.jobs.c, t.instances.c, t.decisions.c, t.events.c, t.actions.c
-_before, _most = bindparam("before"), bindparam("most")
-_at, _seq = bindparam("at"), bindparam("seq")
+_before, _at = bindparam("before", type_=Double), bindparam("at", type_=Double)
+_seq, _most = bindparam("seq", type_=BigInteger), bindparam("most", type_=BigInteger)
 _some_jobs = (
     select(_j.id, _j.seq, _j.submitted_at, _j.ended_at, _j.phase, _j.open_bills, _j.record)
     .where(_j.submitted_at < _before, or_(_j.submitted_at > _at, and_(_j.submitted_at == _at, _j.seq > _seq)))
