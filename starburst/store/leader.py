@@ -9,27 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Double,
-    TextClause,
-    Update,
-    bindparam,
-    insert,
-    literal_column,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Double, insert, literal_column, select, update
 
 from starburst.store.engine import end_silent_writer
 from starburst.store.errors import FencedError
 from starburst.store.schema import leader
 from starburst.store.store import Store
+from starburst.store.transactions import ask_within
 
 #: Key of the only row.
 ONLY = 1
@@ -38,7 +26,6 @@ CLOCKS = {
     "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "CAST(EXTRACT(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)",
 }
-_epoch = select(leader.c.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +102,9 @@ def renew(store: Store, epoch: int, home: str) -> LeaderRecord:
         FencedError: another process leads.
     """
     with store.write() as conn:
-        done = conn.execute(_renewal(conn.dialect.name), {"held": epoch, "at_home": home})
+        ask_within(conn, _renewal(conn.dialect.name), {"held": epoch, "home": home})
         record = _read(conn)
-        if done.rowcount != 1 or record is None:
+        if record is None or record.epoch != epoch:
             raise _fenced(record)
         return record
 
@@ -146,7 +133,8 @@ def epoch_fence(epoch: int) -> Callable[[Connection], None]:
     """
 
     def check(conn: Connection) -> None:
-        if conn.scalar(_epoch) != epoch:
+        rows = ask_within(conn, "SELECT epoch FROM leader", {})
+        if not rows or rows[0][0] != epoch:
             raise _fenced(_read(conn))
 
     return check
@@ -160,7 +148,7 @@ def _fenced(record: LeaderRecord | None) -> FencedError:
 
 
 def _read(conn: Connection) -> LeaderRecord | None:
-    return _record(conn.execute(_statement(_row(conn.dialect.name))).all())
+    return _record(ask_within(conn, _row(conn.dialect.name), {}))
 
 
 def _record(rows: Sequence[Sequence[Any]]) -> LeaderRecord | None:
@@ -176,16 +164,10 @@ def _row(dialect: str) -> str:
     return f"SELECT {columns}, {CLOCKS[dialect]} - changed_at FROM leader"
 
 
-@cache
-def _statement(row: str) -> TextClause:
-    return text(row)
-
-
-@cache
-def _renewal(dialect: str) -> Update:
-    """Renews the row of the epoch `held`, whose leader has the home `at_home`."""
-    changed = {"beat": leader.c.beat + 1, "changed_at": _clock(dialect), "home": bindparam("at_home")}
-    return update(leader).where(leader.c.epoch == bindparam("held")).values(changed)
+def _renewal(dialect: str) -> str:
+    """Renews the row of the epoch `held`, whose leader has the home `home`."""
+    changed = f"beat = beat + 1, changed_at = {CLOCKS[dialect]}, home = :home"
+    return f"UPDATE leader SET {changed} WHERE epoch = :held"
 
 
 def _clock(dialect: str) -> ColumnElement[float]:

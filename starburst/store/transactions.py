@@ -43,11 +43,19 @@ def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequenc
     """
     if engine.dialect.name != "sqlite":
         with transaction(engine) as conn:
-            return conn.execute(text(statement), values).all()
+            return ask_within(conn, statement, values)
     try:
         return sqlite.ask(engine, statement, values)
     except PoolTimeoutError:
         raise _all_in_use(engine) from None
+
+
+def ask_within(conn: Connection, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+    """The rows, if there are any, of one statement in plain SQL within a transaction."""
+    if conn.dialect.name == "sqlite":
+        return sqlite.ask_on(conn.connection, conn.engine, statement, values)
+    found = conn.execute(text(statement), values)
+    return found.all() if found.returns_rows else ()
 
 
 def _begun(engine: Engine, writes: bool) -> RootTransaction:

@@ -16,7 +16,8 @@ Writes = bool | Literal["unnamed"]
 
 def begin(conn: Connection, writes: Writes) -> RootTransaction:
     """Begin a transaction; one that writes takes the write lock at its start."""
-    conn.info["writes"] = writes
+    if writes:
+        conn.info["writes"] = writes
     return conn.begin()
 
 

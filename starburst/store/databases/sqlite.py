@@ -72,14 +72,25 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
 
 
 def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-    """The rows of one statement in plain SQL, past SQLAlchemy, which takes five times as long as SQLite."""
+    """The rows of one statement in plain SQL, which is a transaction by itself."""
     try:
         connection = engine.raw_connection()
-        try:
-            cursor: Any = connection.cursor()
-            found: list[Any] = cursor.execute(statement, values).fetchall()
-        finally:
-            connection.close()
+    except (sqlite3.Error, MemoryError) as error:
+        raise trouble(error, path_of(engine)) or error from None
+    try:
+        return ask_on(connection, engine, statement, values)
+    finally:
+        connection.close()
+
+
+def ask_on(
+    connection: Any, engine: Engine, statement: str, values: Mapping[str, object]
+) -> Sequence[Sequence[Any]]:
+    """The rows of one statement in plain SQL on a connection, past SQLAlchemy: that takes five times as long
+    as SQLite.
+    """
+    try:
+        found: list[Any] = connection.cursor().execute(statement, values).fetchall()
     except (sqlite3.Error, MemoryError) as error:
         raise trouble(error, path_of(engine)) or error from None
     return found
