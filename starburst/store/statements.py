@@ -12,14 +12,16 @@ from functools import cache
 from sqlalchemy import Column, Connection, Executable, Select, Table, bindparam, delete, insert, select
 
 from starburst.store import rows
-from starburst.store.schema import facts
+from starburst.store.transactions import ask_within
 
-_fact_body = select(facts.c.body).where(facts.c.key == bindparam("named"))
+#: The text of a small document, in plain SQL.
+FACT_BODY = "SELECT body FROM facts WHERE key = :key"
 
 
 def fact_body(conn: Connection, key: str) -> str | None:
     """The text of a small document; None if it was never stored."""
-    return conn.scalar(_fact_body, {"named": key})
+    found = ask_within(conn, FACT_BODY, {"key": key})
+    return str(found[0][0]) if found else None
 
 
 def many(conn: Connection, statement: Executable, rows_: Sequence[rows.TableRow]) -> None:

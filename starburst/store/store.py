@@ -38,7 +38,7 @@ from starburst.store.engine import dispose, open_engine, readers, took_effect, w
 from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, history, instances, jobs, requests
-from starburst.store.statements import fact_body, first, many, replace
+from starburst.store.statements import FACT_BODY, fact_body, first, many, replace
 from starburst.store.transactions import ask, transaction
 from starburst.store.user_requests import UserRequest, ask_edits, user_request
 
@@ -338,7 +338,7 @@ class Store:
 
     def fact_text(self, key: str) -> str | None:
         """The text of a JSON document."""
-        found = self.ask("SELECT body FROM facts WHERE key = :key", {"key": key})
+        found = self.ask(FACT_BODY, {"key": key})
         return str(found[0][0]) if found else None
 
     def set_fact(self, key: str, value: object) -> None:
