@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import BindParameter, Select, bindparam, select
+from sqlalchemy import bindparam, select
 
 from starburst.bus.messages import DecisionKeys, JobKeys, Message, Topics, encode
 from starburst.core.parts.instance_record import InstanceRecord
@@ -36,15 +36,15 @@ FACT = "bus"
 CLEAR_S = 60.0
 
 
-def _long_over() -> Select[tuple[float, str]]:
-    c = t.jobs.c
-    ended_at: BindParameter[float] = bindparam("ended_at")
-    later = (c.ended_at > ended_at) | ((c.ended_at == ended_at) & (c.id > bindparam("job_id")))
-    over = c.phase.in_(ENDED_JOBS) & (c.ended_at < bindparam("before"))
-    return select(c.ended_at, c.id).where(over, later).order_by(c.ended_at, c.id).limit(BATCH)
-
-
-_LONG_OVER = _long_over()
+_LONG_OVER = f"""
+SELECT ended_at, id FROM jobs
+WHERE phase IN ({", ".join(f"'{phase}'" for phase in ENDED_JOBS)}) AND ended_at < :before
+AND (ended_at > :ended_at OR (ended_at = :ended_at AND id > :job_id))
+ORDER BY ended_at, id LIMIT :most
+"""
+_INSTANCES = select(t.instances.c.id, t.instances.c.record).where(
+    t.instances.c.id.in_(bindparam("ids", expanding=True))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +113,13 @@ class Outbox:
     def long_over(self, cursor: Cursor) -> Batch | None:
         """Messages that clear the states of the next jobs that ended over `keep_s` ago; None if none did."""
         before = self._now() - self._keep_s
-        values = {"ended_at": cursor.ended_at, "job_id": cursor.job_id, "before": before}
-        with self._store.read() as conn:
-            rows = conn.execute(_LONG_OVER, values).all()
+        values = {"ended_at": cursor.ended_at, "job_id": cursor.job_id, "before": before, "most": BATCH}
+        rows = self._store.ask(_LONG_OVER, values)
         if not rows:
             return None
-        messages = [Message(self._topics.job_state(row.id), b"", retain=True) for row in rows]
-        return Batch(messages, replace(cursor, ended_at=rows[-1].ended_at, job_id=rows[-1].id))
+        messages = [Message(self._topics.job_state(job_id), b"", retain=True) for _, job_id in rows]
+        ended_at, job_id = rows[-1]
+        return Batch(messages, replace(cursor, ended_at=ended_at, job_id=job_id))
 
     def _states(self, job_ids: list[str]) -> list[Message]:
         before = self._now() - self._keep_s
@@ -132,13 +132,10 @@ class Outbox:
 
     def _bills(self, subjects: Iterable[str]) -> dict[str, list[str]]:
         """The subjects that are instances, each with the jobs that share its bill."""
-        columns = t.instances.c
         found: dict[str, list[str]] = {}
         with self._store.read() as conn:
             for names in chunks(list(dict.fromkeys(subjects))):
-                for name, text in conn.execute(
-                    select(columns.id, columns.record).where(columns.id.in_(names))
-                ):
+                for name, text in conn.execute(_INSTANCES, {"ids": names}):
                     found[name] = codec.decode(InstanceRecord, text).billed_to
         return found
 

@@ -190,7 +190,7 @@ class AttemptDir:
     @classmethod
     def of(cls, root: Path, job_id: str, attempt: int) -> AttemptDir:
         """The directory of an attempt, whether it exists or not."""
-        return cls(root / directory_name(job_id) / str(attempt))
+        return cls(root.joinpath(directory_name(job_id), str(attempt)))
 
     @property
     def key(self) -> tuple[str, int]:
@@ -280,7 +280,7 @@ def attempts_under(root: Path) -> list[AttemptDir]:
 
 def log_path(root: Path, job_id: str, attempt: int, rank: int = 0) -> Path:
     """The file of a task's output."""
-    return AttemptDir.of(root, job_id, attempt).path / str(rank) / "log"
+    return root.joinpath(directory_name(job_id), str(attempt), str(rank), "log")
 
 
 def _numbered(directory: Path) -> list[Path]:

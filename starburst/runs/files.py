@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -44,6 +45,7 @@ def claim_directory(path: Path, files: Mapping[str, Any]) -> bool:
     return True
 
 
+@lru_cache(10_000)
 def directory_name(id_: str) -> str:
     """The file name for an id. It never begins with a dot, as names of staging directories do."""
     return quote(id_, safe="").replace(".", "%2E")

@@ -16,6 +16,8 @@ from starburst.store.errors import AmbiguousJobError, CronJobNotFoundError
 from starburst.store.schema import cron_jobs
 from starburst.store.store import Store
 
+_every = select(cron_jobs).order_by(cron_jobs.c.created_at, cron_jobs.c.id)
+
 
 @dataclass(frozen=True, slots=True)
 class CronJob:
@@ -75,9 +77,7 @@ def put(store: Store, submissions: Sequence[Submission], now_wall: float) -> lis
 
 def every(store: Store, queues: Sequence[str] | None = None) -> list[CronJob]:
     """All CronJobs, or those of these queues, in order of creation."""
-    wanted = select(cron_jobs).order_by(cron_jobs.c.created_at, cron_jobs.c.id)
-    if queues is not None:
-        wanted = wanted.where(cron_jobs.c.queue.in_(queues))
+    wanted = _every if queues is None else _every.where(cron_jobs.c.queue.in_(queues))
     with store.read() as conn:
         return [_stored(row) for row in conn.execute(wanted)]
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
-from sqlalchemy import Connection, Engine, column, create_engine, event, inspect, select, table
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from starburst.store.databases import sqlite
+from starburst.store.databases.beginning import begin
 from starburst.store.errors import StoreError
 from starburst.store.schema import HEAD
 
@@ -151,7 +152,7 @@ def migrate(engine: Engine) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    with engine.execution_options(writes="unnamed").begin() as conn:
+    with engine.connect() as conn, begin(conn, "unnamed"):
         config.attributes["connection"] = conn
         try:
             command.upgrade(config, "head")
@@ -164,9 +165,10 @@ def migrate(engine: Engine) -> None:
 
 def revision(conn: Connection) -> str | None:
     """The revision of the schema; None in an empty database."""
-    if not inspect(conn).has_table("alembic_version"):
+    if not conn.dialect.has_table(conn, "alembic_version"):
         return None
-    return conn.scalar(select(column("version_num")).select_from(table("alembic_version")))
+    found: str | None = conn.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return found
 
 
 def _engine(url: URL, connections: int, busy_ms: int, *, reads: bool = False) -> Engine:

@@ -7,35 +7,25 @@ takes the lead finds a state that no older epoch can change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Double,
-    Select,
-    Update,
-    bindparam,
-    cast,
-    extract,
-    func,
-    insert,
-    literal_column,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Double, insert, literal_column, select, update
 
 from starburst.store.engine import end_silent_writer
 from starburst.store.errors import FencedError
 from starburst.store.schema import leader
 from starburst.store.store import Store
+from starburst.store.transactions import ask_within
 
 #: Key of the only row.
 ONLY = 1
-_epoch = select(leader.c.epoch)
+#: The time of the store's own machine, epoch seconds, in the SQL of each dialect.
+CLOCKS = {
+    "sqlite": "(julianday('now') - 2440587.5) * 86400.0",
+    "postgresql": "CAST(EXTRACT(epoch FROM clock_timestamp()) AS DOUBLE PRECISION)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +62,7 @@ class LeaderRecord:
 
 def leader_record(store: Store) -> LeaderRecord | None:
     """The row; None in a store on which no scheduler ever ran."""
-    with store.read() as conn:
-        return _read(conn)
+    return _record(store.ask(_row(store.dialect), {}))
 
 
 def take(store: Store, seen: LeaderRecord | None, claim: LeaderClaim) -> int | None:
@@ -113,9 +102,9 @@ def renew(store: Store, epoch: int, home: str) -> LeaderRecord:
         FencedError: another process leads.
     """
     with store.write() as conn:
-        done = conn.execute(_renewal(conn.dialect.name), {"held": epoch, "at_home": home})
+        ask_within(conn, _renewal(conn.dialect.name), {"held": epoch, "home": home})
         record = _read(conn)
-        if done.rowcount != 1 or record is None:
+        if record is None or record.epoch != epoch:
             raise _fenced(record)
         return record
 
@@ -144,7 +133,8 @@ def epoch_fence(epoch: int) -> Callable[[Connection], None]:
     """
 
     def check(conn: Connection) -> None:
-        if conn.scalar(_epoch) != epoch:
+        rows = ask_within(conn, "SELECT epoch FROM leader", {})
+        if not rows or rows[0][0] != epoch:
             raise _fenced(_read(conn))
 
     return check
@@ -158,36 +148,27 @@ def _fenced(record: LeaderRecord | None) -> FencedError:
 
 
 def _read(conn: Connection) -> LeaderRecord | None:
-    row = conn.execute(_row(conn.dialect.name)).first()
-    if row is None:
+    return _record(ask_within(conn, _row(conn.dialect.name), {}))
+
+
+def _record(rows: Sequence[Sequence[Any]]) -> LeaderRecord | None:
+    if not rows:
         return None
-    return LeaderRecord(
-        row.holder,
-        row.address,
-        row.home,
-        bool(row.renews),
-        row.epoch,
-        row.beat,
-        row.drain,
-        max(0.0, row.age_s),
-    )
+    holder, address, home, renews, epoch, beat, drain, age_s = rows[0]
+    return LeaderRecord(holder, address, home, bool(renews), epoch, beat, drain, max(0.0, age_s))
 
 
-@cache
-def _row(dialect: str) -> Select[Any]:
-    """Reads the row with its age. Replicas look and renew all the time: the statement is built once."""
-    return select(leader, (_clock(dialect) - leader.c.changed_at).label("age_s"))
+def _row(dialect: str) -> str:
+    """Reads the row with its age; in plain SQL, as replicas look and renew all the time."""
+    columns = "holder, address, home, renews, epoch, beat, drain"
+    return f"SELECT {columns}, {CLOCKS[dialect]} - changed_at FROM leader"
 
 
-@cache
-def _renewal(dialect: str) -> Update:
-    """Renews the row of the epoch `held`, whose leader has the home `at_home`."""
-    changed = {"beat": leader.c.beat + 1, "changed_at": _clock(dialect), "home": bindparam("at_home")}
-    return update(leader).where(leader.c.epoch == bindparam("held")).values(changed)
+def _renewal(dialect: str) -> str:
+    """Renews the row of the epoch `held`, whose leader has the home `home`."""
+    changed = f"beat = beat + 1, changed_at = {CLOCKS[dialect]}, home = :home"
+    return f"UPDATE leader SET {changed} WHERE epoch = :held"
 
 
 def _clock(dialect: str) -> ColumnElement[float]:
-    """The time of the store's own machine, epoch seconds, in the SQL of a dialect."""
-    if dialect == "sqlite":
-        return literal_column("(julianday('now') - 2440587.5) * 86400.0", Double)
-    return cast(extract("epoch", func.clock_timestamp()), Double)
+    return literal_column(CLOCKS[dialect], Double)

@@ -7,32 +7,22 @@ SQLite takes to execute it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Executable,
-    Select,
-    Table,
-    TextClause,
-    bindparam,
-    delete,
-    insert,
-    select,
-    text,
-)
+from sqlalchemy import Column, Connection, Executable, Select, Table, bindparam, delete, insert, select
 
 from starburst.store import rows
 from starburst.store.listings.plain_sql import Ask
-from starburst.store.schema import facts
+from starburst.store.transactions import ask_within
 
-_fact_body = select(facts.c.body).where(facts.c.key == bindparam("named"))
+#: The text of a small document, in plain SQL.
+FACT_BODY = "SELECT body FROM facts WHERE key = :key"
 
 
 def fact_body(conn: Connection, key: str) -> str | None:
     """The text of a small document; None if it was never stored."""
-    return conn.scalar(_fact_body, {"named": key})
+    found = ask_within(conn, FACT_BODY, {"key": key})
+    return str(found[0][0]) if found else None
 
 
 def many(conn: Connection, statement: Executable, rows_: Sequence[rows.TableRow]) -> None:
@@ -55,13 +45,8 @@ def first(conn: Connection, column: Column[str], values: Sequence[str]) -> str |
 
 
 def asker(conn: Connection) -> Ask:
-    """Runs statements in plain SQL on a connection."""
-    return lambda statement, values: conn.execute(_text(statement), values).all()
-
-
-@lru_cache(maxsize=64)
-def _text(statement: str) -> TextClause:
-    return text(statement)
+    """Runs statements in plain SQL within a transaction."""
+    return lambda statement, values: ask_within(conn, statement, values)
 
 
 @cache

@@ -40,9 +40,8 @@ from starburst.store.engine import dispose, open_engine, readers, took_effect, w
 from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
-from starburst.store.schema import arrays as array_table
-from starburst.store.statements import fact_body, first, many, replace
-from starburst.store.transactions import transaction
+from starburst.store.statements import FACT_BODY, fact_body, many, replace
+from starburst.store.transactions import ask, transaction
 from starburst.store.user_requests import UserRequest, ask_edits, user_request
 
 if TYPE_CHECKING:
@@ -142,6 +141,21 @@ class Store:
         """
         return transaction(self._readers)
 
+    def ask(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        """The rows of one statement in plain SQL, such as `:name` for a value. Thread-safe.
+
+        In SQLite this takes a quarter of the time of `read` with that statement.
+
+        Raises:
+            UnusableError: as of `read`.
+        """
+        return ask(self._readers, statement, values)
+
+    @property
+    def dialect(self) -> str:
+        """The kind of its database: "sqlite" or "postgresql"."""
+        return self._engine.dialect.name
+
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A write transaction; an exception rolls it back.
@@ -189,7 +203,8 @@ class Store:
                 if quota is not None:
                     quota.keep(conn, submissions)
         except IntegrityError:
-            raise DuplicateJobError(self._requested_twice([s.job.id for s in submissions])) from None
+            with self.read() as conn:
+                raise DuplicateJobError(user_requests.id_twice(conn, submissions)) from None
 
     def cancel(self, job_ids: Iterable[str], now_wall: float, *, now: bool = False, by: str = "") -> None:
         """Request the cancellation of jobs, with a grace unless `now`; idempotent. `by`: who asks."""
@@ -329,8 +344,8 @@ class Store:
 
     def fact_text(self, key: str) -> str | None:
         """The text of a JSON document."""
-        with self.read() as conn:
-            return fact_body(conn, key)
+        found = self.ask(FACT_BODY, {"key": key})
+        return str(found[0][0]) if found else None
 
     def set_fact(self, key: str, value: object) -> None:
         """Store a JSON document under a key."""
@@ -340,20 +355,6 @@ class Store:
     def data_version(self) -> int:
         """A number that changes when another process writes; cheap to query."""
         return self._watch.version()
-
-    def _requested_twice(self, job_ids: Sequence[str]) -> str:
-        """The first id that occurs twice in a submission or is stored already."""
-        seen: set[str] = set()
-        for job_id in job_ids:
-            if job_id in seen:
-                return job_id
-            seen.add(job_id)
-        with self.read() as conn:
-            for chunk in rows.chunks(job_ids):
-                for column in (requests.c.job_id, jobs.c.id, array_table.c.id):
-                    if (taken := first(conn, column, chunk)) is not None:
-                        return taken
-        raise StoreError("the submission clashed with another one; submit it again")
 
 
 def _put_jobs(

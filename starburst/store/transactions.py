@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Connection, Engine, RootTransaction
+from sqlalchemy import Connection, Engine, RootTransaction, text
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from starburst.store.databases import sqlite
+from starburst.store.databases.beginning import begin
 from starburst.store.engine import took_effect
 from starburst.store.errors import BusyError, LostError
 
@@ -32,6 +35,29 @@ def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]
             raise
 
 
+def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+    """The rows of one statement in plain SQL, which is a transaction by itself.
+
+    Raises:
+        UnusableError: as of `transaction`.
+    """
+    if engine.dialect.name != "sqlite":
+        with transaction(engine) as conn:
+            return ask_within(conn, statement, values)
+    try:
+        return sqlite.ask(engine, statement, values)
+    except PoolTimeoutError:
+        raise _all_in_use(engine) from None
+
+
+def ask_within(conn: Connection, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+    """The rows, if there are any, of one statement in plain SQL within a transaction."""
+    if conn.dialect.name == "sqlite":
+        return sqlite.ask_on(conn.connection, conn.engine, statement, values)
+    found = conn.execute(text(statement), values)
+    return found.all() if found.returns_rows else ()
+
+
 def _begun(engine: Engine, writes: bool) -> RootTransaction:
     """A transaction on a connection of its own; one that was lost while it was idle is replaced, once."""
     try:
@@ -45,12 +71,14 @@ def _begin(engine: Engine, writes: bool) -> RootTransaction:
     try:
         conn = engine.connect()
     except PoolTimeoutError:
-        where = engine.url.database if engine.dialect.name == "sqlite" else "the store"
-        raise BusyError(f"{where}: too many ask at once; ask again") from None
+        raise _all_in_use(engine) from None
     try:
-        if writes:  # of this use of the connection: options of the engine would make an engine each time
-            conn.execution_options(writes=True)
-        return conn.begin()
+        return begin(conn, writes)
     except BaseException:
         conn.close()
         raise
+
+
+def _all_in_use(engine: Engine) -> BusyError:
+    where = engine.url.database if engine.dialect.name == "sqlite" else "the store"
+    return BusyError(f"{where}: too many ask at once; ask again")

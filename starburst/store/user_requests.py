@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -11,8 +12,8 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.array import is_whole
 from starburst.domain.job import JobEdit, Submission, Workload
-from starburst.store import arrays, codec, rows
-from starburst.store.errors import DuplicateJobError
+from starburst.store import arrays, codec, rows, schema
+from starburst.store.errors import DuplicateJobError, StoreError
 from starburst.store.schema import history, jobs, requests
 from starburst.store.statements import first
 
@@ -68,6 +69,22 @@ def _put_jobs(conn: Connection, submissions: Sequence[Submission], now_wall: flo
     taken = first(conn, jobs.c.id, ids) or first(conn, history.c.id, ids) or arrays.holder(conn, ids)
     if taken is not None:
         raise DuplicateJobError(taken)
+
+
+def id_twice(conn: Connection, submissions: Sequence[Submission]) -> str:
+    """The first id that occurs twice in a submission or is stored already.
+
+    Raises:
+        StoreError: none does any more.
+    """
+    job_ids = [item.job.id for item in submissions]
+    if repeated := [job_id for job_id, count in Counter(job_ids).items() if count > 1]:
+        return repeated[0]
+    for chunk in rows.chunks(job_ids):
+        for column in (requests.c.job_id, jobs.c.id, schema.arrays.c.id):
+            if (taken := first(conn, column, chunk)) is not None:
+                return taken
+    raise StoreError("the submission clashed with another one; submit it again")
 
 
 def note_entry(conn: Connection, job_id: str, by: str, now_wall: float) -> None:

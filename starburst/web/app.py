@@ -61,12 +61,7 @@ def make_app(
         redoc_url=None,
         redirect_slashes=False,
     )
-    authenticator = Authenticator(app_context, settings, clock=clock, wall=wall)
-    closing = Event()
-    feed = DecisionFeed(app_context.store, closing.is_set)
-    app.state.submission_limits = SubmissionLimits()
-    form_tokens = FormTokens(authenticator.sessions)
-    app.state.services = Services(app_context, settings, authenticator, feed, form_tokens, closing)
+    serve(app, app_context, settings, clock=clock, wall=wall)
     add_handlers(app)
     app.add_exception_handler(404, unknown_address)
     api = APIRouter(prefix="/api/v1", responses=_refusals())
@@ -82,6 +77,23 @@ def make_app(
     app.include_router(dashboard(app_context), dependencies=[Depends(unscoped_page_viewer)])
     app.include_router(metrics(app_context), dependencies=[Depends(unscoped_viewer)])
     return app
+
+
+def serve(
+    app: FastAPI,
+    app_context: AppContext,
+    settings: HttpConfig,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    wall: Callable[[], float] = time.time,
+) -> None:
+    """Have the routes below /api/v1 serve a home, from now on; the others keep that of `make_app`."""
+    authenticator = Authenticator(app_context, settings, clock=clock, wall=wall)
+    closing = Event()
+    feed = DecisionFeed(app_context.store, closing.is_set)
+    app.state.submission_limits = SubmissionLimits()
+    form_tokens = FormTokens(authenticator.sessions)
+    app.state.services = Services(app_context, settings, authenticator, feed, form_tokens, closing)
 
 
 def unknown_address(request: Request, error: Exception) -> Response:

@@ -79,6 +79,8 @@ class Store:
         self.compacted = 0
         self.history: list[Change] = []
         self._objects: dict[Address, Object] = {}
+        #: Addresses of a root and plural in the order of namespace and name, until one comes or goes.
+        self._in_order: dict[tuple[str, str], list[Address]] = {}
 
     # Reading.
 
@@ -91,17 +93,17 @@ class Store:
 
     def all(self, within: Address, selector: str = "") -> list[Object]:
         """In the order of namespace and name."""
-        root, plural, namespace = within.root, within.plural, within.namespace
-        held = [
-            address
-            for address in self._objects
-            if address.plural == plural
-            and address.root == root
-            and (not namespace or address.namespace == namespace)
-        ]
-        held.sort(key=lambda address: (address.namespace, address.name))
-        found = [self._objects[address] for address in held]
+        namespace, held = within.namespace, self._held(within.root, within.plural)
+        found = [self._objects[each] for each in held if not namespace or each.namespace == namespace]
         return [item for item in found if selects(selector, item)] if selector else found
+
+    def _held(self, root: str, plural: str) -> list[Address]:
+        held = self._in_order.get((root, plural))
+        if held is None:
+            held = [each for each in self._objects if each.plural == plural and each.root == root]
+            held.sort(key=lambda address: (address.namespace, address.name))
+            self._in_order[root, plural] = held
+        return held
 
     def compact(self) -> None:
         """Forget the past: who is behind now is told 410."""
@@ -191,6 +193,7 @@ class Store:
         """Take it away, as a kubelet does at the end of the grace."""
         old = self.get(address)
         del self._objects[_bare(address)]
+        self._in_order.pop((address.root, address.plural), None)
         self.version += 1
         last: Object = merged(old, {"metadata": {"resourceVersion": str(self.version)}})
         self.history.append(Change(self.version, _bare(address), last, None))
@@ -215,7 +218,10 @@ class Store:
     def _write(self, address: Address, new: Object) -> Object:
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
-        self.history.append(Change(self.version, address, self._objects.get(address), new))
+        old = self._objects.get(address)
+        if old is None:
+            self._in_order.pop((address.root, address.plural), None)
+        self.history.append(Change(self.version, address, old, new))
         self._objects[address] = new
         return new
 

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine, text
 from starburst.store import databases
 from starburst.store import engine as engine_module
 from starburst.store.databases import sqlite
+from starburst.store.databases.beginning import begin
 from starburst.store.engine import migrate, open_engine, revision
 from starburst.store.errors import BusyError, StoreError
 from starburst.store.schema import HEAD
@@ -52,10 +53,11 @@ def test_a_commit_is_on_the_disk_and_readers_do_not_block_writers(path: Path) ->
 def test_a_writer_takes_the_lock_before_it_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "BUSY_TIMEOUT_MS", 0)
     first, second = open_engine(path), open_engine(path)
-    with first.execution_options(writes=True).begin():
+    with first.connect() as one, begin(one, writes=True):
         with (
             pytest.raises(BusyError, match="is being written to by this process; wait"),
-            second.execution_options(writes=True).begin(),
+            second.connect() as other,
+            begin(other, writes=True),
         ):
             pass
         with second.begin() as conn:

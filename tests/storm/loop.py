@@ -170,17 +170,15 @@ class StormLoop(VirtualLoop):
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
         """As asyncio's, except for the dead."""
-        if self._is_of_dead(context):
-            handle = asyncio.Handle(callback, args, self, context)
+        handle = asyncio.Handle(callback, args, self, context)
+        life = handle._context.get(LIFE)
+        if life in self._dead:
             self._undone.append((callback, args, handle._context))
             handle.cancel()
-            return handle
-        if self._suspended and (held := self._suspended.get(_life(context))) is not None:
-            handle = asyncio.Handle(callback, args, self, context)
-            held.append(handle)
-            return handle
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
+        elif life in self._suspended:
+            self._suspended[life].append(handle)
+        else:
+            self._ready.append(handle)
         return handle
 
     def call_later(
@@ -193,14 +191,14 @@ class StormLoop(VirtualLoop):
         self, when: float, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's, except for the dead."""
-        if self._suspended and (held := self._suspended.get(_life(context))) is not None:
-            timer = asyncio.TimerHandle(when, callback, args, self, context)
-            held.append(timer)
-            return timer
         timer = asyncio.TimerHandle(when, callback, args, self, context)
+        life = timer._context.get(LIFE)
+        if life in self._suspended:
+            self._suspended[life].append(timer)
+            return timer
         timer._scheduled = True  # type: ignore[attr-defined]
         heappush(self._scheduled, (when, timer))
-        if self._is_of_dead(context):
+        if life in self._dead:
             timer.cancel()
         return timer
 
@@ -219,13 +217,6 @@ class StormLoop(VirtualLoop):
         self._answered_at = max(self._answered_at, self.now + self._draw.uniform(0, THREAD_S))
         self.call_at(self._answered_at, settle)
         return future
-
-    def _is_of_dead(self, context: Context | None) -> bool:
-        return bool(self._dead) and _life(context) in self._dead
-
-
-def _life(context: Context | None) -> int:
-    return LIFE.get() if context is None else context.get(LIFE, 0)
 
 
 def of_life(life: int, call: Callable[[], T]) -> T:

@@ -295,7 +295,7 @@ PLANTED = {
     "epoch-not-checked": Planted(
         "who has lost the lead writes on",
         "starburst.store.leader:epoch_fence",
-        "if conn.scalar(_epoch) != epoch:",
+        "if not rows or rows[0][0] != epoch:",
         "if False:",
         (2, 8, 0.1, ("leader-stopped",)),
     ),

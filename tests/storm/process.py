@@ -11,8 +11,6 @@ from traceback import extract_tb
 from typing import Any
 from unittest.mock import patch
 
-from sqlalchemy import event
-
 from starburst.aio import first_of
 from starburst.app.config import Config
 from starburst.app.config.bus import BusConfig
@@ -72,21 +70,22 @@ class StormStore(Store):
     def join(self, process: SchedulerProcess) -> None:
         """From now on this is the store of a process."""
         self.process = process
-        event.listen(self._engine, "do_execute", self._fails)
-        commit = self._engine.dialect.do_commit
+        dialect: Any = self._engine.dialect
+        execute, commit = dialect.do_execute, dialect.do_commit
+
+        def do_execute(cursor: Any, statement: str, *more: Any) -> None:
+            if statement.startswith(("INSERT", "UPDATE", "DELETE")):
+                for name, said in DISK.items():
+                    if process.weather.strikes(name):
+                        raise sqlite3.OperationalError(said)
+            execute(cursor, statement, *more)
 
         def do_commit(connection: Any) -> None:
             if process.weather.strikes("fsync-fails"):
                 raise sqlite3.OperationalError("disk I/O error")
             commit(connection)
 
-        self._engine.dialect.do_commit = do_commit  # type: ignore[method-assign]
-
-    def _fails(self, _cursor: Any, statement: str, _parameters: Any, _context: Any) -> None:
-        if statement.startswith(("INSERT", "UPDATE", "DELETE")):
-            for name, said in DISK.items():
-                if self.process.weather.strikes(name):
-                    raise sqlite3.OperationalError(said)
+        dialect.do_execute, dialect.do_commit = do_execute, do_commit
 
     def commit(self, step: Step) -> None:
         """See `Store`."""

@@ -24,7 +24,7 @@ from starburst.app.reading import requests
 from starburst.clouds.sky.attendance import Activity
 from starburst.store.store import Store
 from tests.storm.loop import StormLoop
-from tests.storm.model.http import inline
+from tests.storm.model.http import api_of_process, inline
 
 #: A Monday; windows of caps are those of the calendar.
 START = 1_767_571_200.0
@@ -108,6 +108,7 @@ def new_store(path: Path, controller: str) -> None:
 def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
     """A loop and a clock; until the end of the block everything reads this clock and draws from this seed."""
     _empty_store()  # else the first run of a process would draw for it
+    api_of_process()
     loop = StormLoop(START, seed)
     clock, draw = Clock(loop), Random(f"{seed}/process")
     count = iter(range(10**9))

@@ -22,6 +22,7 @@ from psycopg.abc import PQGen
 from psycopg.types.string import StrDumperUnknown
 from sqlalchemy import Connection, Dialect, Engine, event, select, text
 
+from starburst.store.databases.beginning import begin, writes
 from starburst.store.databases.postgres_failures import trouble
 from starburst.store.errors import StoreError, UnsureError, UnusableError
 from starburst.store.schema import writers
@@ -225,11 +226,10 @@ def took_effect(engine: Engine, write: Write) -> bool:
         UnsureError: the database does not answer for RESOLVE_S seconds.
     """
     end = time.monotonic() + RESOLVE_S
-    asking = engine.execution_options(writes="unnamed")
     number = select(writers.c.number).where(writers.c.id == write.writer)
     while True:
         try:
-            with asking.begin() as conn:
+            with engine.connect() as conn, begin(conn, "unnamed"):
                 return (conn.scalar(number) or 0) >= write.number
         except UnusableError as error:
             if time.monotonic() >= end:
@@ -254,12 +254,12 @@ def end_silent_writer(conn: Connection) -> None:
 
 def _begin(conn: Connection) -> None:
     """Begin in one exchange with the server: writers take their turn, name the write and announce it."""
-    writes = conn.get_execution_options().get("writes")
-    if not writes:
+    told = writes(conn.info)
+    if not told:
         conn.exec_driver_sql("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return
     steps = ["BEGIN", f"SELECT pg_advisory_xact_lock({WRITE_LOCK})"]
-    if writes != "unnamed":
+    if told != "unnamed":
         write = replace(conn.info["write"], number=conn.info["write"].number + 1)
         conn.info["write"] = write
         steps.append(

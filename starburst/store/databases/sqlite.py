@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import OperationalError
 
+from starburst.store.databases.beginning import writes
 from starburst.store.databases.sqlite_failures import trouble
 from starburst.store.errors import StoreError, UnusableError
 
@@ -49,15 +50,10 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
     if reads:
         pragmas.append("query_only = ON")
 
-    def begin(conn: Connection) -> None:
-        # It goes past SQLAlchemy, for which this word costs as much as a query. A transaction that reads
-        # first and locks later fails if another process writes in between.
-        writes = conn.get_execution_options().get("writes")
-        connection: Any = conn.connection.dbapi_connection
-        try:
-            connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN").close()
-        except sqlite3.Error as error:
-            raise trouble(error, path) or OperationalError("BEGIN", None, error) from None
+    def do_begin(connection: Any) -> None:
+        # A transaction that reads first and locks later fails if another process writes in between.
+        how = "BEGIN IMMEDIATE" if writes(connection.info) else "BEGIN"
+        connection.dbapi_connection.execute(how).close()
 
     def connected(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # SQLAlchemy begins transactions, not pysqlite
@@ -70,8 +66,34 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
             raise
 
     event.listen(engine, "connect", connected)
-    event.listen(engine, "begin", begin)
+    dialect: Any = engine.dialect
+    dialect.do_begin = do_begin
     event.listen(engine, "handle_error", lambda context: trouble(context.original_exception, path))
+
+
+def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+    """The rows of one statement in plain SQL, which is a transaction by itself."""
+    try:
+        connection = engine.raw_connection()
+    except (sqlite3.Error, MemoryError) as error:
+        raise trouble(error, path_of(engine)) or error from None
+    try:
+        return ask_on(connection, engine, statement, values)
+    finally:
+        connection.close()
+
+
+def ask_on(
+    connection: Any, engine: Engine, statement: str, values: Mapping[str, object]
+) -> Sequence[Sequence[Any]]:
+    """The rows of one statement in plain SQL on a connection, past SQLAlchemy: that takes five times as long
+    as SQLite.
+    """
+    try:
+        found: list[Any] = connection.cursor().execute(statement, values).fetchall()
+    except (sqlite3.Error, MemoryError) as error:
+        raise trouble(error, path_of(engine)) or error from None
+    return found
 
 
 class FileWatch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select
+from sqlalchemy import BigInteger, Connection, Double, and_, bindparam, delete, func, insert, or_, select
 
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.resources import total
@@ -26,6 +26,28 @@ WRITER_S = 86_400.0
 #: Key of the fact that holds the number up to which the decision log is pruned.
 PRUNED = "decisions-pruned"
 
+# Built once: a pass mostly finds nothing, and would take most of its time to build them.
+_j, _i, _d, _e, _a = t.jobs.c, t.instances.c, t.decisions.c, t.events.c, t.actions.c
+_before, _at = bindparam("before", type_=Double), bindparam("at", type_=Double)
+_seq, _most = bindparam("seq", type_=BigInteger), bindparam("most", type_=BigInteger)
+_some_jobs = (
+    select(_j.id, _j.seq, _j.submitted_at, _j.ended_at, _j.phase, _j.open_bills, _j.record)
+    .where(_j.submitted_at < _before, or_(_j.submitted_at > _at, and_(_j.submitted_at == _at, _j.seq > _seq)))
+    .order_by(_j.submitted_at, _j.seq)
+    .limit(_most)
+)
+_some_instances = (
+    select(_i.id, _i.offer_name, _i.launched_at, _i.ended_at, _i.micro_usd)
+    .where(_i.phase.not_in(LIVE_INSTANCES), func.coalesce(_i.ended_at, _i.requested_at) < _before)
+    .order_by(_i.id)
+    .limit(_most)
+)
+_some_decisions = select(_d.seq, _d.at, _d.subject).where(_d.seq > _seq).order_by(_d.seq).limit(_most)
+_some_events = select(_e.seq, _e.at).order_by(_e.seq).limit(_most)
+_done_actions = select(_a.seq).where(_a.done_at < _before).order_by(_a.done_at).limit(_most)
+_drop_actions = delete(t.actions).where(_a.seq.in_(_done_actions))
+_drop_writers = delete(t.writers).where(t.writers.c.at < _before)
+
 
 def roll_up(store: Store, before: float, now_wall: float) -> Iterator[int]:
     """Roll up what ended before a scheduler time; each step is a transaction, and yields its removed rows.
@@ -38,25 +60,22 @@ def roll_up(store: Store, before: float, now_wall: float) -> Iterator[int]:
     yield from _events(store, before)
     yield from _actions(store, before)
     with store.write() as conn:
-        removed = conn.execute(delete(t.writers).where(t.writers.c.at < now_wall - WRITER_S)).rowcount
+        removed = conn.execute(_drop_writers, {"before": now_wall - WRITER_S}).rowcount
     yield removed
 
 
 def _jobs(store: Store, before: float) -> Iterator[int]:
     """In order of arrival, since no job ends before it was submitted; each job is looked at once a pass."""
-    c, after = t.jobs.c, (float("-inf"), -1)
+    after = {"at": float("-inf"), "seq": -1}
     while True:
-        later = or_(c.submitted_at > after[0], and_(c.submitted_at == after[0], c.seq > after[1]))
-        columns = (c.id, c.seq, c.submitted_at, c.ended_at, c.phase, c.open_bills, c.record)
-        some = select(*columns).where(c.submitted_at < before, later).order_by(c.submitted_at, c.seq)
         with store.write() as conn:
-            rows = conn.execute(some.limit(JOBS)).all()
+            rows = conn.execute(_some_jobs, {"before": before, "most": JOBS, **after}).all()
             over = [row for row in rows if row.phase in ENDED_JOBS and not row.open_bills]
             old = [row for row in over if _ended_at(conn, row) < before]
             _replace_by_history(conn, old)
         if not rows:
             return
-        after = rows[-1].submitted_at, rows[-1].seq
+        after = {"at": rows[-1].submitted_at, "seq": rows[-1].seq}
         yield len(old)
 
 
@@ -98,21 +117,16 @@ def _past(record: JobRecord) -> dict[str, Any]:
 
 
 def _instances(store: Store, before: float) -> Iterator[int]:
-    c = t.instances.c
-    columns = (c.id, c.offer_name, c.launched_at, c.ended_at, c.micro_usd)
-    old = select(*columns).where(
-        c.phase.not_in(LIVE_INSTANCES), func.coalesce(c.ended_at, c.requested_at) < before
-    )
     while True:
         with store.write() as conn:
-            rows = conn.execute(old.order_by(c.id).limit(JOBS)).all()
+            rows = conn.execute(_some_instances, {"before": before, "most": JOBS}).all()
             ids = [row.id for row in rows]
             billed = [row._asdict() for row in rows if row.micro_usd]
             if billed:
                 conn.execute(insert(t.past_instances), billed)
             if ids:
                 conn.execute(delete(t.decisions).where(t.decisions.c.subject.in_(ids)))
-                conn.execute(delete(t.instances).where(c.id.in_(ids)))
+                conn.execute(delete(t.instances).where(_i.id.in_(ids)))
         if not rows:
             return
         yield len(rows)
@@ -120,12 +134,10 @@ def _instances(store: Store, before: float) -> Iterator[int]:
 
 def _decisions(store: Store, before: float) -> Iterator[int]:
     """Those about jobs and instances that are still in the store stay as long as these."""
-    c = t.decisions.c
     while True:
-        after = store.fact(PRUNED) or 0
-        some = select(c.seq, c.at, c.subject).where(c.seq > after).order_by(c.seq).limit(ROWS)
+        after = {"seq": store.fact(PRUNED) or 0, "most": ROWS}
         with store.write() as conn:
-            rows = [row for row in conn.execute(some) if row.at < before]
+            rows = [row for row in conn.execute(_some_decisions, after) if row.at < before]
             if not rows:
                 return
             subjects = {row.subject for row in rows}
@@ -134,29 +146,25 @@ def _decisions(store: Store, before: float) -> Iterator[int]:
                 *conn.scalars(select(t.instances.c.id).where(t.instances.c.id.in_(subjects))),
             }
             removed = [row.seq for row in rows if row.subject not in kept]
-            conn.execute(delete(t.decisions).where(c.seq.in_(removed)))
+            conn.execute(delete(t.decisions).where(_d.seq.in_(removed)))
         store.set_fact(PRUNED, rows[-1].seq)
         yield len(removed)
 
 
 def _events(store: Store, before: float) -> Iterator[int]:
-    c = t.events.c
-    oldest = select(c.seq, c.at).order_by(c.seq).limit(ROWS)
     while True:
         with store.write() as conn:
-            old = [row.seq for row in conn.execute(oldest) if row.at < before]
+            old = [row.seq for row in conn.execute(_some_events, {"most": ROWS}) if row.at < before]
             if not old:
                 return
-            conn.execute(delete(t.events).where(c.seq.in_(old)))
+            conn.execute(delete(t.events).where(_e.seq.in_(old)))
         yield len(old)
 
 
 def _actions(store: Store, before: float) -> Iterator[int]:
-    c = t.actions.c
-    some = select(c.seq).where(c.done_at < before).order_by(c.done_at).limit(ROWS)
     while True:
         with store.write() as conn:
-            removed = conn.execute(delete(t.actions).where(c.seq.in_(some))).rowcount
+            removed = conn.execute(_drop_actions, {"before": before, "most": ROWS}).rowcount
         if not removed:
             return
         yield removed

@@ -293,7 +293,8 @@ class World(FakeServer):
 
 
 def _owner(pod: Object) -> str:
-    return next((str(owner["uid"]) for owner in pod["metadata"].get("ownerReferences") or ()), "")
+    owners = pod["metadata"].get("ownerReferences")
+    return str(owners[0]["uid"]) if owners else ""
 
 
 def gpus_of(pod: Object) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
@@ -13,7 +14,7 @@ from fastapi import FastAPI
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.store.store import Store
-from starburst.web.app import make_app
+from starburst.web.app import make_app, serve
 from starburst.web.context import AppContext
 from tests.storm.weather import Weather
 
@@ -33,7 +34,9 @@ class HttpClient:
 
     @cached_property
     def _app(self) -> FastAPI:
-        return make_app(self._context, HttpConfig())
+        app = api_of_process()
+        serve(app, self._context, HttpConfig())
+        return app
 
     async def post(self, path: str, body: object) -> tuple[int, Any]:
         """The status and the answer.
@@ -62,6 +65,17 @@ class HttpClient:
         if self._weather.strikes("http-answer-lost", path):
             raise LostError
         return status, json.loads(b"".join(parts))
+
+
+@cache
+def api_of_process() -> FastAPI:
+    """The API's application, which serves one run after another: making it takes as long as twenty requests.
+
+    Its pages have a home without anything; no user of a run asks for them.
+    """
+    nowhere = Home(Path("nowhere"))
+    with Store.open("sqlite://") as nothing:
+        return make_app(AppContext(nowhere, nothing), HttpConfig())
 
 
 async def inline(func: Callable[..., T], *args: Any, **_more: Any) -> T:

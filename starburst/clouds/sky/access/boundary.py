@@ -33,7 +33,11 @@ class _Boundary:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._port, name)
-        return _guarded(found, self._foreign) if inspect.iscoroutinefunction(found) else found
+        if not inspect.iscoroutinefunction(found):
+            return found
+        guarded = _guarded(found, self._foreign)
+        setattr(self, name, guarded)  # it is found there from now on
+        return guarded
 
 
 def _guarded(call: Callable[..., Any], foreign: type[SkyError]) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starburst.clouds.sky.access.ports import ClusterStatus
 
@@ -37,7 +38,7 @@ class Naming:
 
     @property
     def _tag(self) -> str:
-        return hashlib.sha256(self.controller.encode()).hexdigest()[:8]
+        return _tag_of(self.controller)
 
     def cluster(self, instance_id: str) -> str:
         """The cluster of a machine; the name of a cluster, which identifies machines of others, stays."""
@@ -87,6 +88,11 @@ class Naming:
     def controller_of(self, status: ClusterStatus) -> str:
         """The tag of the controller in a cluster's name."""
         return status.name.removeprefix(f"{PREFIX}-").partition("-")[0]
+
+
+@lru_cache(100)
+def _tag_of(controller: str) -> str:
+    return hashlib.sha256(controller.encode()).hexdigest()[:8]
 
 
 def is_cluster(name: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import PurePosixPath
 from typing import Any
 
 import structlog
@@ -104,7 +103,7 @@ class RunEntry:
 
     def directory(self, rank: RankEntry) -> str:
         """The directory of a task below the machine's runs, by which exchanges name it."""
-        return str(PurePosixPath(directory_name(self.job), str(self.attempt), str(self.number(rank))))
+        return f"{directory_name(self.job)}/{self.attempt}/{self.number(rank)}"
 
 
 def save_run(journal: Journal, entry: RunEntry) -> None:

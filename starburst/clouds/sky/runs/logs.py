@@ -21,14 +21,19 @@ class TaskLogs:
 
     def seen(self, path: Path) -> int | None:
         """The bytes of a task's output that are here; None if no more is wanted."""
-        size = path.stat().st_size if path.exists() else 0
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            size = 0
         return size if size < self.most else None
 
     def write(self, path: Path, offset: int, text: bytes) -> None:
         """Append a part that begins at byte `offset`; ignores a part that is here already.
 
-        The time of its lines is that of their arrival.
+        The time of its lines is that of their arrival. An empty part makes an empty log at most.
         """
+        if not text and path.exists():
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
             if file.tell() != offset:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 from starburst.clusters.kubernetes.manifest import namespace_of, object_name
 from starburst.domain.job import Site
@@ -15,6 +16,8 @@ RunKey = tuple[str, int]
 
 #: Characters of a job id.
 MAX_ID = 63
+#: Submitted jobs whose namespace is remembered; it never changes, and each event of an object asks for it.
+REMEMBERED = 10_000
 _ATTEMPT = re.compile("[0-9]{1,9}")
 
 
@@ -36,6 +39,7 @@ class RunIdentity:
         self._desk = desk
         self._controller = controller
         self._namespace = namespace
+        self._submitted_to = lru_cache(REMEMBERED)(self._read_namespace)
 
     def is_ours(self, view: JobView | PodView) -> bool:
         """Whether an object is this scheduler's: it is marked so, or has no mark and is of a known run."""
@@ -92,8 +96,21 @@ class RunIdentity:
 
     def _goes_there(self, job_id: str, namespace: str) -> bool:
         """Whether the object of a submitted job is in this namespace, for all that is known."""
+        try:
+            return self._submitted_to(job_id) == namespace
+        except LookupError:
+            return True
+
+    def _read_namespace(self, job_id: str) -> str:
+        """Where the object of a submitted job goes.
+
+        Raises:
+            LookupError: the store has no such job, or not yet.
+        """
         submission = self._desk.submission(job_id)
-        return submission is None or namespace_of(submission.workload, self._namespace) == namespace
+        if submission is None:
+            raise LookupError(job_id)
+        return namespace_of(submission.workload, self._namespace)
 
     def _is_made_anew(self, view: JobView | PodView, job_id: str) -> bool:
         submission = self._desk.submission(job_id)
