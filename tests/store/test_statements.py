@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from starburst.store import leader
 from starburst.store.engine import open_engine
+from starburst.store.errors import UnusableError
 from starburst.store.listings import queries
 from starburst.store.store import Store
+from starburst.store.transactions import ask_within
 
 pytestmark = pytest.mark.sqlite
 
@@ -48,6 +50,14 @@ def test_the_row_of_the_leader_and_documents_are_asked_for_past_sqlalchemy(path:
         leader.renew(store, 1, "")
         assert store.fact("facts") is None
     assert executed == []
+
+
+def test_an_error_of_plain_sql_is_one_of_sqlalchemy_or_of_the_store(path: Path) -> None:
+    with Store.open(path) as store:
+        with pytest.raises(DBAPIError, match="no such table: nowhere"):
+            store.ask("SELECT 1 FROM nowhere", {})
+        with store.read() as conn, pytest.raises(UnusableError, match="readonly database"):
+            ask_within(conn, "DELETE FROM facts", {})
 
 
 def test_an_error_at_the_begin_of_a_transaction_is_one_of_sqlalchemy(path: Path) -> None:

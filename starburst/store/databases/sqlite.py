@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DBAPIError
 
 from starburst.store.databases.beginning import writes
 from starburst.store.databases.sqlite_failures import trouble
@@ -76,7 +77,7 @@ def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequenc
     try:
         connection = engine.raw_connection()
     except (sqlite3.Error, MemoryError) as error:
-        raise trouble(error, path_of(engine)) or error from None
+        raise trouble(error, path_of(engine)) or DBAPIError(statement, dict(values), error) from None
     try:
         return ask_on(connection, engine, statement, values)
     finally:
@@ -92,7 +93,7 @@ def ask_on(
     try:
         found: list[Any] = connection.cursor().execute(statement, values).fetchall()
     except (sqlite3.Error, MemoryError) as error:
-        raise trouble(error, path_of(engine)) or error from None
+        raise trouble(error, path_of(engine)) or DBAPIError(statement, dict(values), error) from None
     return found
 
 
