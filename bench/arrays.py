@@ -28,6 +28,7 @@ from starburst.core.model.events import NodesChanged
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.snapshot import facts
+from starburst.domain.clock import Pace
 from starburst.domain.node import Node
 from starburst.domain.resources import Resources
 from starburst.store import schema
@@ -77,7 +78,7 @@ def measure(jobs: int) -> dict[str, float]:
         scheduler = Scheduler(Settings())
         take_up(store, scheduler, Intake(events=[NodesChanged((Node("node", Resources.of(0, 64, 64)),))]))
         figures = {"submit, ms": _ms(lambda: submit(store, jobs))}
-        intake = RequestIntake(store, scheduler)
+        intake = RequestIntake(store, scheduler, Pace())
         figures["take up those whose turn is near, ms"] = _ms(
             lambda: take_up(store, scheduler, intake.read())
         )

@@ -54,6 +54,8 @@ class ArrayJobs:
     taken: Sequence[TakenJobs]
     #: The limits of the arrays that have jobs left then, by id.
     left: Mapping[str, int | None]
+    #: When the arrays of the submissions were submitted, by id; wall seconds.
+    created_at: Mapping[str, float]
 
 
 def put(conn: Connection, item: Submission, now_wall: float) -> None:
@@ -121,6 +123,7 @@ def take(conn: Connection, most: int, room: Room, asked: Iterable[str], before: 
         [job for pick in picks.values() for job in pick.jobs()],
         [TakenJobs(name, len(pick.indices), pick.first) for name, pick in picks.items() if pick.indices],
         {name: pick.row.at_once for name, pick in picks.items() if len(pick.indices) < pick.row.jobs_left},
+        {name: pick.row.created_at for name, pick in picks.items() if pick.indices},
     )
 
 

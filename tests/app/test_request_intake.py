@@ -75,6 +75,9 @@ def test_of_an_array_with_a_limit_only_those_are_taken_up_whose_turn_is_near(
             await life.until(**{"x-5": "running"})
             assert held_by_scheduler(life) == [f"x-{n}" for n in range(3, 8)]
             await all_over(life, [f"x-{n}" for n in range(9)])
+            assert len({row.submitted_at for row in queries.jobs(life.users)}) == 1, (
+                "that is when the array was"
+            )
             starts = [row.subject for row in queries.decisions(life.users) if row.kind == "placed"]
             assert starts == sorted(starts), "they start in order"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.core.model.events import SiteSynced
+from starburst.core.model.events import JobSubmitted, SiteSynced
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
@@ -34,6 +34,15 @@ def test_with_a_limit_the_next_has_its_turn_when_one_is_over() -> None:
     assert not desk.wait(9 * HOUR)
     assert starts(desk.ended("x-1")) == ["x-2"]
     assert starts(desk.ended("x-0", code=1)) == ["x-3"]
+
+
+def test_a_job_that_is_taken_up_late_was_submitted_when_its_array_was() -> None:
+    desk = Desk(4)
+    desk.wait(HOUR)
+    early, late = (JobSubmitted(job(name), submitted_at=at) for name, at in (("a", 5.0), ("b", 2.0 * HOUR)))
+    desk.tell(early, late)
+    assert (desk["a"].submitted_at, desk["b"].submitted_at) == (5.0, HOUR), "never in the future"
+    assert (desk["a"].queued_at, desk["b"].queued_at) == (HOUR, HOUR), "its wait begins now"
 
 
 def test_a_turn_is_had_in_the_queue_and_in_the_cloud_too() -> None:

@@ -125,7 +125,7 @@ def test_each_job_is_taken_up_once_and_listed_once_at_any_time(
             assert sum(pages.counts(store, None).values()) == size
             assert set(names[: len(taken)]) == {f"x-id-{n}" for n in taken}
         assert sorted(taken, key=int) == [str(n) for n in range(size)]
-        assert store.array_jobs(9, lambda *_: 9) == ArrayJobs([], [], {})
+        assert store.array_jobs(9, lambda *_: 9) == ArrayJobs([], [], {}, {})
 
 
 def test_an_id_has_one_job_whether_it_is_in_a_row_or_taken_up(store: Store, take: Taking) -> None:

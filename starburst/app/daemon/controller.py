@@ -112,7 +112,7 @@ class Controller:
         #: each is kept once, at the position of its last arrival.
         self._reports: dict[Hashable, Event] = {}
         self._news = Wake()
-        self._intake = RequestIntake(store, scheduler)
+        self._intake = RequestIntake(store, scheduler, pace)
         self._patience = patience or ShortageRetry()
         self._submissions = Gathered(self._read_submissions)
         self._performer = Performer(

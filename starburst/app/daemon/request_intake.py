@@ -7,7 +7,7 @@ a new job comes after, is taken up first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -23,8 +23,9 @@ from starburst.core.model.events import (
     RequeueRequested,
 )
 from starburst.core.scheduler import Scheduler
+from starburst.domain.clock import Pace
 from starburst.domain.job import Job, Submission
-from starburst.store.arrays import TakenJobs
+from starburst.store.arrays import ArrayJobs, TakenJobs
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.store.user_requests import UserRequest
@@ -58,9 +59,10 @@ class Intake:
 class RequestIntake:
     """Reads what is asked of one scheduler and no step has taken up."""
 
-    def __init__(self, store: Store, scheduler: Scheduler) -> None:
+    def __init__(self, store: Store, scheduler: Scheduler, pace: Pace) -> None:
         self._store = store
         self._scheduler = scheduler
+        self._pace = pace
         self._seen_version = -1
         #: The limits of the arrays that have jobs left, by id.
         self._arrays: dict[str, int | None] = {}
@@ -78,28 +80,29 @@ class RequestIntake:
             [name for request in requests for name in self._unknown(request)],
             before=inf if all_read else requests[-1].seq + 1,
         )
-        new = {item.job.id: item for item in jobs.submissions}
-        events = list(self._events(requests, new))
-        submissions = new | {it.job_id: it.submission for it in requests if it.submission is not None}
+        events = list(self._events(requests, jobs))
+        submissions = {item.job.id: item for item in jobs.submissions}
+        submissions |= {it.job_id: it.submission for it in requests if it.submission is not None}
         self._arrays = dict(jobs.left)
         if all_read:
             self._seen_version = version
         return Intake(events, [request.seq for request in requests], jobs.taken, submissions)
 
-    def _events(self, requests: Sequence[UserRequest], new: Mapping[str, Submission]) -> Iterator[Event]:
+    def _events(self, requests: Sequence[UserRequest], jobs: ArrayJobs) -> Iterator[Event]:
         """Jobs of arrays before the requests that name them, others last; none before what it comes after."""
-        left = dict(new)
+        left = {item.job.id: item.job for item in jobs.submissions}
+        submitted_at = {name: self._pace.scheduler_time(at) for name, at in jobs.created_at.items()}
 
         def taken(names: Iterable[str]) -> Iterator[Event]:
             for name in names:
-                if (item := left.pop(name, None)) is not None:
-                    yield from taken(item.job.comes_after)
-                    yield self._submitted(item.job)
+                if (job := left.pop(name, None)) is not None:
+                    yield from taken(job.comes_after)
+                    yield self._submitted(job, submitted_at[job.array.array] if job.array else None)
 
         for request in requests:
             yield from taken(self._unknown(request))
             yield self._event(request)
-        yield from taken(new)
+        yield from taken(item.job.id for item in jobs.submissions)
 
     def _room(self, array: str, at_once: int | None) -> int:
         """How many more jobs of an array may be taken up."""
@@ -119,7 +122,7 @@ class RequestIntake:
             return WISHES[request.kind](request.job_id, by=request.by)
         return self._submitted(request.submission.job)
 
-    def _submitted(self, job: Job) -> JobSubmitted:
+    def _submitted(self, job: Job, at: float | None = None) -> JobSubmitted:
         """The arrival of a job, with the phases of ended prerequisites that the core no longer holds."""
         others = [name for name in job.comes_after if name not in self._scheduler.state.jobs]
-        return JobSubmitted(job, queries.ended(self._store, others))
+        return JobSubmitted(job, queries.ended(self._store, others), at)

@@ -31,6 +31,8 @@ class JobSubmitted:
 
     job: Job
     ended: tuple[tuple[str, str], ...] = ()
+    #: When, if that was long before, as of a job that is taken up out of its array; scheduler seconds.
+    submitted_at: float | None = None
 
 
 @value

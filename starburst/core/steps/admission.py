@@ -39,7 +39,8 @@ def submitted(state: State, event: JobSubmitted) -> None:
         state.ignore(event, "submitted before")
         return
     state.arrivals += 1
-    record = JobRecord(job, state.arrivals, state.now, queued_at=state.now)
+    submitted_at = state.now if event.submitted_at is None else min(event.submitted_at, state.now)
+    record = JobRecord(job, state.arrivals, submitted_at, queued_at=state.now)
     state.jobs[job.id] = record
     state.load.submitted(state.size(job))
     state.touch(record)
