@@ -88,7 +88,7 @@ def instance(record: InstanceRecord) -> TableRow:
         "launched_at": record.launched_at,
         "ended_at": record.ended_at,
         "micro_usd": record.micro_usd,
-        "record": codec.encode(record),
+        "record": codec.encode_brief(record),
     }
 
 

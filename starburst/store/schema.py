@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0017"
+HEAD = "0018"
 
 #: A 64-bit autoincrement key; SQLite autoincrements INTEGER columns only, which have 64 bits.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -76,6 +76,7 @@ instances = Table(
     Column("micro_usd", BigInteger, nullable=False),
     Column("record", Text, nullable=False),
     Index("ix_instances_phase", "phase"),
+    Index("ix_instances_ended", "ended_at", "id"),
 )
 
 #: Requests that no step has taken up yet: "submit", "cancel", "cancel-now", "hold", "release", "requeue",

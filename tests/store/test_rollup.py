@@ -66,12 +66,30 @@ def test_only_jobs_that_ended_and_are_paid_go_and_their_decisions_with_them(past
     old(past.store)
     assert [row.id for row in queries.jobs(past.store)] == ["render-33333", "train-44444", "wait-55555"]
     subjects = {row.subject for row in queries.decisions(past.store)}
-    assert subjects == {"render-33333", "train-44444", "wait-55555", "i-000001", "i-000002"}
+    assert subjects == {"render-33333", "train-44444", "wait-55555", "i-000002"}
     with pytest.raises(JobNotFoundError, match=r"'done-11111' has succeeded longer ago than home\.keep"):
         queries.job(past.store, "done-11111")
     assert all(row.at >= LIMIT for row in queries.events(past.store))
     old(past.store, NOON + 1)
     assert {"render-33333", "train-44444"} <= {row.subject for row in queries.decisions(past.store)}
+
+
+def test_decisions_about_an_instance_go_with_the_jobs_and_its_bill_stays(past: Past) -> None:
+    with past.store.read() as conn:
+        (ended,) = (it for it in queries.machines(conn, include_ended=True) if it.ended_at is not None)
+        assert queries.machine(conn, ended.id) == ended
+        assert queries.machine(conn, "nobody") is None
+        assert ended in queries.machines(conn, ended_after=ended.ended_at - 1)
+        assert ended not in queries.machines(conn, ended_after=ended.ended_at)
+        assert queries.machines(conn, ended_after=ended.ended_at) == queries.machines(conn)
+    old(past.store, ended.ended_at)
+    assert queries.decisions(past.store, ended.id) != []
+    old(past.store, ended.ended_at + 1)
+    assert queries.decisions(past.store, ended.id) == []
+    with past.store.read() as conn:
+        assert queries.machine(conn, ended.id) == ended
+        live = [it.id for it in queries.machines(conn)]
+    assert all(queries.decisions(past.store, name) for name in live)
 
 
 def test_a_job_that_never_ran_is_as_old_as_its_last_decision(past: Past) -> None:

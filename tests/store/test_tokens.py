@@ -69,6 +69,7 @@ def test_a_store_whose_tokens_know_nothing_of_kubernetes_still_opens(path: Path)
             conn.execute(f"DROP TABLE {later}")
         for later in ("phase_user", "phase_queue", "phase_deadline", "seq", "queue_seq", "line"):
             conn.execute(f"DROP INDEX ix_jobs_{later}")
+        conn.execute("DROP INDEX ix_instances_ended")
         for later in ("shape", "order_key"):
             conn.execute(f"ALTER TABLE jobs DROP COLUMN {later}")
         conn.execute("UPDATE alembic_version SET version_num = '0002'")

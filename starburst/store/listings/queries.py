@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from math import inf, isinf
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -20,6 +21,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     func,
+    or_,
     select,
     union_all,
 )
@@ -238,12 +240,22 @@ def instance_records(store: Store, *, include_ended: bool = False) -> list[Insta
         return machines(conn, include_ended=include_ended)
 
 
-def machines(conn: Connection, *, include_ended: bool = False) -> list[InstanceRecord]:
-    """`instance_records` within a transaction."""
-    chosen = select(t.instances.c.record).order_by(t.instances.c.requested_at, t.instances.c.id)
+def machines(
+    conn: Connection, *, include_ended: bool = False, ended_after: float = inf
+) -> list[InstanceRecord]:
+    """`instance_records` within a transaction, with those that ended after a scheduler time."""
+    c = t.instances.c
+    chosen = select(c.record).order_by(c.requested_at, c.id)
     if not include_ended:
-        chosen = chosen.where(t.instances.c.phase.in_(LIVE_INSTANCES))
-    return [codec.decode(InstanceRecord, text) for text in conn.scalars(chosen)]
+        live = c.phase.in_(LIVE_INSTANCES)
+        chosen = chosen.where(live if isinf(ended_after) else or_(live, c.ended_at > ended_after))
+    return codec.decode_all(InstanceRecord, conn.scalars(chosen))
+
+
+def machine(conn: Connection, instance_id: str) -> InstanceRecord | None:
+    """The scheduler's record of an instance, ended or not; None if the store has none."""
+    text = conn.scalar(select(t.instances.c.record).where(t.instances.c.id == instance_id))
+    return None if text is None else codec.decode(InstanceRecord, text)
 
 
 def nodes(store: Store) -> tuple[Node, ...]:

@@ -25,6 +25,8 @@ INSTANCE_S = 62 * 86_400.0
 WRITER_S = 86_400.0
 #: Key of the fact that holds the number up to which the decision log is pruned.
 PRUNED = "decisions-pruned"
+#: Key of the fact that holds the last of the ended instances whose decisions are removed.
+TOLD = "instances-pruned"
 
 # Built once: a pass mostly finds nothing, and would take most of its time to build them.
 _j, _i, _d, _e, _a = t.jobs.c, t.instances.c, t.decisions.c, t.events.c, t.actions.c
@@ -42,6 +44,12 @@ _some_instances = (
     .order_by(_i.id)
     .limit(_most)
 )
+_some_ended = (
+    select(_i.id, _i.ended_at)
+    .where(_i.ended_at < _before, or_(_i.ended_at > _at, and_(_i.ended_at == _at, _i.id > bindparam("id"))))
+    .order_by(_i.ended_at, _i.id)
+    .limit(_most)
+)
 _some_decisions = select(_d.seq, _d.at, _d.subject).where(_d.seq > _seq).order_by(_d.seq).limit(_most)
 _some_events = select(_e.seq, _e.at).order_by(_e.seq).limit(_most)
 _done_actions = select(_a.seq).where(_a.done_at < _before).order_by(_a.done_at).limit(_most)
@@ -52,9 +60,11 @@ _drop_writers = delete(t.writers).where(t.writers.c.at < _before)
 def roll_up(store: Store, before: float, now_wall: float) -> Iterator[int]:
     """Roll up what ended before a scheduler time; each step is a transaction, and yields its removed rows.
 
-    Jobs go with their decisions, instances with theirs, and events, actions and other decisions by age.
+    Jobs go with their decisions, and events, actions and other decisions by age, those about an instance once
+    it ended before then.
     """
     yield from _jobs(store, before)
+    yield from _stories(store, before)
     yield from _instances(store, before - INSTANCE_S)
     yield from _decisions(store, before)
     yield from _events(store, before)
@@ -116,6 +126,20 @@ def _past(record: JobRecord) -> dict[str, Any]:
     }
 
 
+def _stories(store: Store, before: float) -> Iterator[int]:
+    """The decisions about instances, in the order in which these ended; each is looked at once."""
+    while True:
+        after = store.fact(TOLD) or {"at": float("-inf"), "id": ""}
+        with store.write() as conn:
+            rows = conn.execute(_some_ended, {"before": before, "most": JOBS, **after}).all()
+            if not rows:
+                return
+            stories = delete(t.decisions).where(_d.subject.in_([row.id for row in rows]))
+            removed = conn.execute(stories).rowcount
+        store.set_fact(TOLD, {"at": rows[-1].ended_at, "id": rows[-1].id})
+        yield removed
+
+
 def _instances(store: Store, before: float) -> Iterator[int]:
     while True:
         with store.write() as conn:
@@ -125,7 +149,6 @@ def _instances(store: Store, before: float) -> Iterator[int]:
             if billed:
                 conn.execute(insert(t.past_instances), billed)
             if ids:
-                conn.execute(delete(t.decisions).where(t.decisions.c.subject.in_(ids)))
                 conn.execute(delete(t.instances).where(_i.id.in_(ids)))
         if not rows:
             return

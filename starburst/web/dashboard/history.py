@@ -102,9 +102,8 @@ def history(
     begin = now - WINDOW_S
     with store.read() as conn:
         records = _jobs(conn, begin)
-        every_machine = queries.machines(conn, include_ended=True)
+        machines = queries.machines(conn, ended_after=begin)
         total = sum(node.capacity.gpus for node in board.nodes(conn))
-    machines = [machine for machine in every_machine if (machine.ended_at or now) > begin]
     times = [*(begin + WINDOW_S * n / (POINTS - 1) for n in range(POINTS - 1)), now]
     waits = [(r.submitted_at, _left_queue(r, now), 1.0) for r in records]
     placed = [record for record in records if record.alive or record.ended_at is not None]

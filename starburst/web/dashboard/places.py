@@ -75,11 +75,10 @@ def _node(app_context: AppContext, name: str) -> PlacePage | None:
 def _machine(app_context: AppContext, name: str) -> PlacePage | None:
     now = app_context.now()
     with app_context.store.read() as conn:
-        records = [one for one in queries.machines(conn, include_ended=True) if one.id == name]
-        if not records:
+        record = queries.machine(conn, name)
+        if record is None:
             return None
-        record = records[0]
-        boxes = machine_boxes(records, board.placed_jobs(conn), now) if record.ended_at is None else []
+        boxes = machine_boxes([record], board.placed_jobs(conn), now) if record.ended_at is None else []
         jobs, hits = listed(conn, JobChoice(on=name), JOBS)
         owed = owed_by_job(queries.machines(conn), now)
     facts = [

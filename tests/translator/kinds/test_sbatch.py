@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from starburst.domain.array import members
 from starburst.domain.resources import Resources
 from tests.translator.kinds.running import Elsewhere, problems, read, run
 from translator.intake.texts import read_manifests
 from translator.kinds.gpu_request import GpuRequest
 from translator.kinds.overrides import Overrides
 from translator.kinds.sbatch import values
-from translator.manifests.arrays import members
 
 BODY = "\necho started\n"
 
