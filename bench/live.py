@@ -41,6 +41,8 @@ from starburst.store.store import Store
 START = 1_767_571_200.0
 #: Virtual seconds between news of the sites, looks for requests, looks at the log, and rounds of the reaper.
 NEWS_S, LOOK_S, FOLLOW_S, REAP_S = 60.0, 60.0, 120.0, 300.0
+#: Jobs are kept a day in place of thirty, so instances two more in place of 62: no cap is of longer than a day.
+INSTANCE_S = 2 * 86_400.0
 #: What the scheduler may remember when all jobs are over.
 LASTING = ("paused offers",)
 ENDS = ("succeeded", "failed", "cancelled")
@@ -284,6 +286,7 @@ def virtual_world(home: Home, coarse: float) -> Iterator[VirtualLoop]:
             ("starburst.app.daemon.controller.POLL_S", coarse * LOOK_S),
             ("starburst.app.daemon.controller.REAP_S", REAP_S),
             ("starburst.bus.outbox.POLL_S", coarse * FOLLOW_S),
+            ("starburst.store.upkeep.rollup.INSTANCE_S", INSTANCE_S),
         ):
             stack.enter_context(patch(name, value))
         asyncio.set_event_loop(loop)

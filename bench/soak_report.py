@@ -176,8 +176,8 @@ def table(samples: Sequence[Sample]) -> list[str]:
 
 ABOUT = """# A soak: {jobs} jobs through the live scheduler
 
-The controller, core, SQLite store (a file on disk, every step a transaction with fsync), outbox, pruning, roll-up after a
-day and web pages of `starburst up`, in virtual time: 32 nodes of 8 GPUs that are asked for 1.2 times what they are, a cloud by
+The controller, core, SQLite store (a file on disk, every step a transaction with fsync), outbox, pruning, roll-up of jobs after a
+day and of machines after three, and web pages of `starburst up`, in virtual time: 32 nodes of 8 GPUs that are asked for 1.2 times what they are, a cloud by
 the second, caps, queues with shares, packing, moves, returns, retries, arrays, dependencies, holds and cancellations
 all at once (`bench/live.py`, `bench/users.py`). The sites are simulated and unreliable (`bench/sites.py`,
 `bench/cloud.py`): calls fail before or after they took effect, runs are lost or displaced, reports come twice, offers
