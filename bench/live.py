@@ -41,7 +41,7 @@ from starburst.store.store import Store
 START = 1_767_571_200.0
 #: Virtual seconds between news of the sites, looks for requests, looks at the log, and rounds of the reaper.
 NEWS_S, LOOK_S, FOLLOW_S, REAP_S = 60.0, 60.0, 120.0, 300.0
-#: Jobs are kept a day in place of thirty, so instances two more in place of 62: no cap is of longer than a day.
+#: Jobs are kept a day in place of thirty, so instances two more in place of 62: no cap is of more than a day.
 INSTANCE_S = 2 * 86_400.0
 #: What the scheduler may remember when all jobs are over.
 LASTING = ("paused offers",)
