@@ -7,7 +7,6 @@ not grow with it, what names each of its jobs does.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from bench.growth import report
+from bench.growth import of_a_tenth
 from starburst.app.config import parse_config
 from starburst.app.daemon.request_intake import Intake, RequestIntake
 from starburst.app.jobs import submitting
@@ -61,13 +60,7 @@ def limit(name: str, value: float) -> float:
 
 def main() -> None:
     """Measure an array of --jobs and one of a tenth of it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--small", action="store_true", help="10,000 jobs: only to see that it runs")
-    args = parser.parse_args()
-    jobs = 10_000 if args.small else args.jobs
-    tenth, whole = measure(jobs // 10), measure(jobs)
-    sys.exit(report(jobs, tenth, whole, limit))
+    sys.exit(of_a_tenth(__doc__, measure, limit))
 
 
 def measure(jobs: int) -> dict[str, float]:

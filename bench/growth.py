@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping
 
 
@@ -17,6 +18,18 @@ def report(
         if ratio > limit(name, value):
             slow.append(f"{name}: {ratio:.1f} times that of a tenth")
     return "\n".join(slow) or None
+
+
+def of_a_tenth(
+    about: str | None, measure: Callable[[int], Mapping[str, float]], limit: Callable[[str, float], float]
+) -> str | None:
+    """Measure --jobs and a tenth of it, and `report` both: what a benchmark of one length does."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--small", action="store_true", help="10,000 jobs: only to see that it runs")
+    args = parser.parse_args()
+    jobs = 10_000 if args.small else args.jobs
+    return report(jobs, measure(jobs // 10), measure(jobs), limit)
 
 
 def beyond(ratios: Mapping[str, float], most: Mapping[str, float]) -> str | None:

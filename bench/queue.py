@@ -8,7 +8,6 @@ tenth as long, measured in the same run; it fails if a ratio is above what the f
 
 from __future__ import annotations
 
-import argparse
 import random
 import resource
 import statistics
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from bench.growth import report
+from bench.growth import of_a_tenth
 from starburst.app.config import parse_config
 from starburst.app.jobs.snapshot_cache import SnapshotCache
 from starburst.app.wiring.resuming import resume
@@ -67,13 +66,7 @@ def limit(name: str, value: float) -> float:
 
 def main() -> None:
     """Measure a queue of --jobs and one of a tenth of it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--small", action="store_true", help="10,000 jobs: only to see that it runs")
-    args = parser.parse_args()
-    jobs = 10_000 if args.small else args.jobs
-    tenth, whole = measure(jobs // 10), measure(jobs)
-    sys.exit(report(jobs, tenth, whole, limit))
+    sys.exit(of_a_tenth(__doc__, measure, limit))
 
 
 def measure(jobs: int) -> dict[str, float]:
