@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Directory of the journal; that of a leader has its epoch behind a hyphen.
 NAME = "notes"
 
+#: Types of most fields of entries, which are stored as they are.
+PLAIN = frozenset({str, int, float, bool, type(None), dict})
+
 
 class Journal(Protocol):
     """A durable map of keys to JSON values."""
@@ -114,7 +117,10 @@ def fields_of(entry: DataclassInstance) -> dict[str, Any]:
 
     Dictionaries are not copied: the deep copies that `asdict` makes take half the time of writing an entry.
     """
-    found: dict[str, Any] = {name: _stored(getattr(entry, name)) for name in _names(type(entry))}
+    found: dict[str, Any] = {
+        name: value if type(value := getattr(entry, name)) in PLAIN else _stored(value)
+        for name in _names(type(entry))
+    }
     return found
 
 
