@@ -14,16 +14,13 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import bindparam, select
-
 from starburst.bus.messages import DecisionKeys, JobKeys, Message, Topics, encode
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.job import is_over
 from starburst.store import codec
-from starburst.store import schema as t
 from starburst.store.listings import queries
 from starburst.store.listings.row_types import JobRow
-from starburst.store.rows import chunks
+from starburst.store.statements import rows_with
 from starburst.store.store import ENDED_JOBS, Store
 
 #: Largest number of log rows, or of jobs to clear, per batch.
@@ -42,9 +39,7 @@ WHERE phase IN ({", ".join(f"'{phase}'" for phase in ENDED_JOBS)}) AND ended_at 
 AND (ended_at > :ended_at OR (ended_at = :ended_at AND id > :job_id))
 ORDER BY ended_at, id LIMIT :most
 """
-_INSTANCES = select(t.instances.c.id, t.instances.c.record).where(
-    t.instances.c.id.in_(bindparam("ids", expanding=True))
-)
+_INSTANCES = "SELECT id, record FROM instances"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +129,8 @@ class Outbox:
         """The subjects that are instances, each with the jobs that share its bill."""
         found: dict[str, list[str]] = {}
         with self._store.read() as conn:
-            for names in chunks(list(dict.fromkeys(subjects))):
-                for name, text in conn.execute(_INSTANCES, {"ids": names}):
-                    found[name] = codec.decode(InstanceRecord, text).billed_to
+            for name, text in rows_with(conn, _INSTANCES, "id", list(dict.fromkeys(subjects))):
+                found[name] = codec.decode(InstanceRecord, text).billed_to
         return found
 
     def _now(self) -> float:

@@ -19,7 +19,7 @@ from starburst.store.errors import DuplicateJobError
 from starburst.store.listings import array_rows
 from starburst.store.listings.array_rows import ArrayRow
 from starburst.store.rows import TableRow, chunks
-from starburst.store.schema import arrays, history, jobs, requests
+from starburst.store.schema import arrays, requests
 from starburst.store.statements import asker
 from starburst.store.statements import first as any_of
 
@@ -66,8 +66,8 @@ def put(conn: Connection, item: Submission, now_wall: float) -> None:
         IntegrityError: or is there.
     """
     its_first = member_ids(item)[:1]
-    for column in (jobs.c.id, requests.c.job_id, history.c.id):
-        if (taken := any_of(conn, column, its_first)) is not None:
+    for table, column in (("jobs", "id"), ("requests", "job_id"), ("history", "id")):
+        if (taken := any_of(conn, table, column, its_first)) is not None:
             raise DuplicateJobError(taken)
     conn.execute(_insert, _row(item, conn.scalar(_newest) or 0, now_wall))
 

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, select
 
 from starburst.core.model.decisions import Decision
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import codec
-from starburst.store.rows import chunks
-from starburst.store.schema import facts, jobs
-from starburst.store.statements import fact_body
+from starburst.store.schema import facts
+from starburst.store.statements import fact_body, rows_with
 
 if TYPE_CHECKING:
     from starburst.core.state import Changes
@@ -36,10 +35,6 @@ WAITS, SPENT = "waits/", "spent/"
 BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 28_800.0, 86_400.0)
 #: Upper bounds of the histogram of step durations, wall seconds.
 STEP_BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-
-_bills_of = select(jobs.c.id, jobs.c.cloud_micro_usd).where(jobs.c.id.in_(bindparam("ids", expanding=True)))
-_records_of = select(jobs.c.record).where(jobs.c.id.in_(bindparam("ids", expanding=True)))
-_facts_of = select(facts.c.key, facts.c.body).where(facts.c.key.in_(bindparam("keys", expanding=True)))
 
 
 @dataclass(slots=True)
@@ -199,24 +194,18 @@ def _is_admission(decision: Decision, record: JobRecord) -> bool:
 
 def _new_bills(conn: Connection, billed: Sequence[JobRecord]) -> Mapping[tuple[str, str], int]:
     """The increase of these jobs' bills since they were last stored, by queue and user."""
-    before = dict(_stored_bills(conn, [job.id for job in billed]))
+    stored = rows_with(conn, "SELECT id, cloud_micro_usd FROM jobs", "id", [job.id for job in billed])
+    before: dict[str, int] = {row[0]: row[1] for row in stored}
     bills = Counter[tuple[str, str]]()
     for job in billed:
         bills[job.job.queue, job.job.user] += job.cloud_micro_usd - before.get(job.id, 0)
     return {key: micro_usd for key, micro_usd in bills.items() if micro_usd > 0}
 
 
-def _stored_bills(conn: Connection, ids: Sequence[str]) -> Iterator[tuple[str, int]]:
-    for chunk in chunks(ids):
-        for row in conn.execute(_bills_of, {"ids": chunk}):
-            yield row[0], row[1]
-
-
 def _stored(conn: Connection, ids: Sequence[str]) -> Iterator[JobRecord]:
     """These jobs as stored before the step; new jobs are missing."""
-    for chunk in chunks(ids):
-        for text in conn.scalars(_records_of, {"ids": chunk}):
-            yield codec.decode(JobRecord, text)
+    for (text,) in rows_with(conn, "SELECT record FROM jobs", "id", ids):
+        yield codec.decode(JobRecord, text)
 
 
 def _by_queue(
@@ -225,10 +214,10 @@ def _by_queue(
     """The documents of these queues, or of all; queues without one are missing."""
     if queues is None:
         every = select(facts.c.key, facts.c.body).where(facts.c.key.startswith(prefix, autoescape=True))
-        found = list(conn.execute(every))
+        found: Iterable[Sequence[Any]] = conn.execute(every)
     else:
-        asked = ({"keys": [prefix + queue for queue in chunk]} for chunk in chunks(sorted(queues)))
-        found = [row for keys in asked for row in conn.execute(_facts_of, keys)]
+        keys = [prefix + queue for queue in sorted(queues)]
+        found = rows_with(conn, "SELECT key, body FROM facts", "key", keys)
     for name, body in found:
         yield name.removeprefix(prefix), codec.decode(kind, body)
 

@@ -6,14 +6,21 @@ SQLite takes to execute it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import Any
 
-from sqlalchemy import Column, Connection, Executable, Select, Table, bindparam, delete, insert, select
+from sqlalchemy import Column, Connection, Table, bindparam, delete, insert
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.sql.dml import UpdateBase
 
 from starburst.store import rows
-from starburst.store.listings.plain_sql import Ask
+from starburst.store.databases import sqlite
+from starburst.store.listings.plain_sql import Ask, where
 from starburst.store.transactions import ask_within
+
+#: Writes statements as SQLite takes them, with values by name.
+_SQLITE = SQLiteDialect_pysqlite(paramstyle="named")
 
 #: The text of a small document, in plain SQL.
 FACT_BODY = "SELECT body FROM facts WHERE key = :key"
@@ -25,23 +32,41 @@ def fact_body(conn: Connection, key: str) -> str | None:
     return str(found[0][0]) if found else None
 
 
-def many(conn: Connection, statement: Executable, rows_: Sequence[rows.TableRow]) -> None:
-    """Execute a statement once per row."""
-    if rows_:
-        conn.execute(statement, rows_)
+def many(conn: Connection, statement: UpdateBase, rows_: Sequence[rows.TableRow]) -> int | None:
+    """Execute a statement, of a constant of a module, once per row; all rows have the same columns.
+
+    Returned is how many rows of the table it changed, None if the database does not say.
+    """
+    if not rows_:
+        return 0
+    if conn.dialect.name == "sqlite":
+        return sqlite.write_on(conn.connection, conn.engine, _text(statement, tuple(rows_[0])), rows_)
+    done = conn.execute(statement, rows_)
+    return done.rowcount if conn.dialect.supports_sane_multi_rowcount else None
 
 
 def replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[rows.TableRow]) -> None:
     """Insert rows, replacing rows of the same keys; portable across databases."""
     if rows_:
         old, new = _replacement(table, key)
-        conn.execute(old, [{"replaced": row[key.name]} for row in rows_])
-        conn.execute(new, rows_)
+        many(conn, old, [{"replaced": row[key.name]} for row in rows_])
+        many(conn, new, rows_)
 
 
-def first(conn: Connection, column: Column[str], values: Sequence[str]) -> str | None:
-    """One of these values that a column has; None if it has none."""
-    return conn.scalar(_any_of(column), {"values": values})
+def first(conn: Connection, table: str, column: str, values: Sequence[str]) -> str | None:
+    """One of these values that a column of a table has; None if it has none."""
+    chosen, named = where((column, values))
+    found = ask_within(conn, f"SELECT {column} FROM {table}{chosen} LIMIT 1", named)
+    return str(found[0][0]) if found else None
+
+
+def rows_with(
+    conn: Connection, statement: str, column: str, values: Sequence[str]
+) -> Iterator[Sequence[Any]]:
+    """The rows of a statement in plain SQL whose column has one of these values, which may be many."""
+    for some in rows.chunks(values):
+        chosen, named = where((column, some))
+        yield from ask_within(conn, f"{statement}{chosen}", named)
 
 
 def asker(conn: Connection) -> Ask:
@@ -50,10 +75,11 @@ def asker(conn: Connection) -> Ask:
 
 
 @cache
-def _replacement(table: Table, key: Column[str]) -> tuple[Executable, Executable]:
+def _replacement(table: Table, key: Column[str]) -> tuple[UpdateBase, UpdateBase]:
     return delete(table).where(key == bindparam("replaced")), insert(table)
 
 
 @cache
-def _any_of(column: Column[str]) -> Select[str]:
-    return select(column).where(column.in_(bindparam("values", expanding=True))).limit(1)
+def _text(statement: UpdateBase, columns: tuple[str, ...]) -> str:
+    """A statement for SQLite with values of these columns."""
+    return str(statement.compile(dialect=_SQLITE, column_keys=columns))

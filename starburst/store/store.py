@@ -58,11 +58,7 @@ LIVE_INSTANCES = [
 ]
 
 _insert_requests = insert(requests)
-_oldest_requests = (
-    select(requests.c.seq, requests.c.kind, requests.c.job_id, requests.c.body)
-    .order_by(requests.c.seq)
-    .limit(bindparam("most"))
-)
+_OLDEST_REQUESTS = "SELECT seq, kind, job_id, body FROM requests ORDER BY seq LIMIT :most"
 _insert_jobs = insert(jobs)
 _update_job = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _insert_events = insert(events)
@@ -244,8 +240,7 @@ class Store:
 
     def requests(self, limit: int) -> list[UserRequest]:
         """The oldest requests that no step has taken up; jobs of arrays are `array_jobs`."""
-        with self.read() as conn:
-            return list(starmap(user_request, conn.execute(_oldest_requests, {"most": limit})))
+        return list(starmap(user_request, self.ask(_OLDEST_REQUESTS, {"most": limit})))
 
     def array_jobs(self, most: int, room: Room, asked: Iterable[str] = (), before: float = inf) -> ArrayJobs:
         """Jobs of arrays that no step has taken up; see `arrays.take`."""
@@ -317,7 +312,7 @@ class Store:
     def actions_done(self, keys: Sequence[str], now: float) -> None:
         """Mark actions as done, all in one transaction."""
         with self.write() as conn:
-            conn.execute(_action_done, [{"action_key": key, "done_at": now} for key in keys])
+            many(conn, _action_done, [{"action_key": key, "done_at": now} for key in keys])
 
     def snapshot(self, *, waiting: bool = True) -> Snapshot:
         """The state that a scheduler restarts from: jobs not ended or not paid, instances not ended.
@@ -367,10 +362,8 @@ def _put_jobs(
         else:
             changed.append({"job_id": job_id, **rows.job_progress(record)})
     many(conn, _insert_jobs, new)
-    if not changed:
-        return
-    result = conn.execute(_update_job, changed)
-    if conn.dialect.supports_sane_multi_rowcount and result.rowcount != len(changed):
+    stored = many(conn, _update_job, changed)
+    if stored is not None and stored != len(changed):
         raise StoreError(f"of {', '.join(row['job_id'] for row in changed)} at least one was never stored")
 
 

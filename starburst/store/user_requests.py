@@ -12,15 +12,13 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.array import is_whole
 from starburst.domain.job import JobEdit, Submission, Workload
-from starburst.store import arrays, codec, rows, schema
+from starburst.store import arrays, codec, rows
 from starburst.store.errors import DuplicateJobError, StoreError
-from starburst.store.schema import history, jobs, requests
-from starburst.store.statements import first
+from starburst.store.schema import requests
+from starburst.store.statements import first, many, rows_with
 
 _insert = insert(requests)
-_kept = select(jobs.c.id, jobs.c.record, jobs.c.workload, jobs.c.notes).where(
-    jobs.c.id.in_(bindparam("ids", expanding=True))
-)
+_KEPT = "SELECT id, record, workload, notes FROM jobs"
 _asked = select(requests.c.body).where(requests.c.kind == "submit", requests.c.job_id == bindparam("job"))
 
 
@@ -64,9 +62,9 @@ def put(conn: Connection, submissions: Sequence[Submission], now_wall: float) ->
 
 
 def _put_jobs(conn: Connection, submissions: Sequence[Submission], now_wall: float) -> None:
-    conn.execute(_insert, [rows.submit_request(item, now_wall) for item in submissions])
+    many(conn, _insert, [rows.submit_request(item, now_wall) for item in submissions])
     ids = [item.job.id for item in submissions]
-    taken = first(conn, jobs.c.id, ids) or first(conn, history.c.id, ids) or arrays.holder(conn, ids)
+    taken = first(conn, "jobs", "id", ids) or first(conn, "history", "id", ids) or arrays.holder(conn, ids)
     if taken is not None:
         raise DuplicateJobError(taken)
 
@@ -81,15 +79,15 @@ def id_twice(conn: Connection, submissions: Sequence[Submission]) -> str:
     if repeated := [job_id for job_id, count in Counter(job_ids).items() if count > 1]:
         return repeated[0]
     for chunk in rows.chunks(job_ids):
-        for column in (requests.c.job_id, jobs.c.id, schema.arrays.c.id):
-            if (taken := first(conn, column, chunk)) is not None:
+        for table, column in (("requests", "job_id"), ("jobs", "id"), ("arrays", "id")):
+            if (taken := first(conn, table, column, chunk)) is not None:
                 return taken
     raise StoreError("the submission clashed with another one; submit it again")
 
 
 def note_entry(conn: Connection, job_id: str, by: str, now_wall: float) -> None:
     """Store that `by` runs a command of their own beside a task of a job."""
-    conn.execute(insert(requests), [rows.request("enter", job_id, now_wall, by)])
+    many(conn, _insert, [rows.request("enter", job_id, now_wall, by)])
 
 
 def ask_edits(conn: Connection, job_ids: Sequence[str], edit: JobEdit, now_wall: float) -> None:
@@ -109,13 +107,12 @@ def ask_edits(conn: Connection, job_ids: Sequence[str], edit: JobEdit, now_wall:
 def taken_up(conn: Connection, job_ids: Sequence[str]) -> dict[str, Submission]:
     """The submissions of jobs that the scheduler has taken up, by id."""
     return {
-        row.id: Submission(
-            codec.decode(JobRecord, row.record).job,
-            codec.decode(Workload, row.workload),
-            codec.decode(tuple[str, ...], row.notes),
+        job_id: Submission(
+            codec.decode(JobRecord, record).job,
+            codec.decode(Workload, workload),
+            codec.decode(tuple[str, ...], notes),
         )
-        for chunk in rows.chunks(job_ids)
-        for row in conn.execute(_kept, {"ids": chunk})
+        for job_id, record, workload, notes in rows_with(conn, _KEPT, "id", job_ids)
     }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event as hook
 
 from starburst.core.model.events import (
     CancelRequested,
@@ -140,15 +140,20 @@ def test_a_commit_that_fails_anywhere_changes_nothing(path: Path, table: str) ->
     store.submit([submission("b"), submission("x", array=Member("x", 0, 4))], 0.5)
     before = contents(store)
 
-    def fail(_conn: object, _cursor: object, statement: str, *_: object) -> None:
-        verb, _, rest = statement.partition(" ")
-        if verb in ("INSERT", "UPDATE", "DELETE") and table in rest.split("(")[0].split():
-            raise DiskError
+    def failing(execute: Callable[..., None]) -> Callable[..., None]:
+        def fails(cursor: object, statement: str, *more: object) -> None:
+            execute(cursor, statement, *more)
+            verb, _, rest = statement.partition(" ")
+            if verb in ("INSERT", "UPDATE", "DELETE") and table in rest.split("(")[0].split():
+                raise DiskError
 
-    hook.listen(store._engine, "after_cursor_execute", fail)
-    with pytest.raises(DiskError):
-        store.commit(_with_an_instance_too(scheduler))
-    hook.remove(store._engine, "after_cursor_execute", fail)
+        return fails
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("do_execute", "do_executemany"):
+            patch.setattr(store._engine.dialect, name, failing(getattr(store._engine.dialect, name)))
+        with pytest.raises(DiskError):
+            store.commit(_with_an_instance_too(scheduler))
     assert contents(store) == before
     store.close()
 

@@ -77,7 +77,7 @@ def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequenc
     try:
         connection = engine.raw_connection()
     except (sqlite3.Error, MemoryError) as error:
-        raise trouble(error, path_of(engine)) or DBAPIError(statement, dict(values), error) from None
+        raise _failure(error, engine, statement, values) from None
     try:
         return ask_on(connection, engine, statement, values)
     finally:
@@ -93,8 +93,29 @@ def ask_on(
     try:
         found: list[Any] = connection.cursor().execute(statement, values).fetchall()
     except (sqlite3.Error, MemoryError) as error:
-        raise trouble(error, path_of(engine)) or DBAPIError(statement, dict(values), error) from None
+        raise _failure(error, engine, statement, values) from None
     return found
+
+
+def write_on(connection: Any, engine: Engine, statement: str, rows: Sequence[Mapping[str, object]]) -> int:
+    """Execute one statement in plain SQL once per row, as `ask_on`; how many rows of the table it changed."""
+    cursor, dialect = connection.cursor(), engine.dialect
+    try:
+        if len(rows) == 1:
+            dialect.do_execute(cursor, statement, rows[0])
+        else:
+            dialect.do_executemany(cursor, statement, rows)
+    except (sqlite3.Error, MemoryError) as error:
+        raise _failure(error, engine, statement, rows[0]) from None
+    return int(cursor.rowcount)
+
+
+def _failure(
+    error: BaseException, engine: Engine, statement: str, values: Mapping[str, object]
+) -> BaseException:
+    """What SQLAlchemy raises for an error of the driver."""
+    found = trouble(error, path_of(engine))
+    return found or DBAPIError.instance(statement, dict(values), error, sqlite3.Error)
 
 
 class FileWatch:

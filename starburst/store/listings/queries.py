@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
 from math import inf, isinf
 from typing import Any, NamedTuple
 
@@ -15,11 +14,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     RowMapping,
-    Select,
     Subquery,
     Table,
     and_,
-    bindparam,
     func,
     or_,
     select,
@@ -37,9 +34,10 @@ from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError, RolledUpError
 from starburst.store.listings import array_rows, job_rows, plain_sql
+from starburst.store.listings.plain_sql import at_most
 from starburst.store.listings.row_types import SUBMITTED, DecisionRow, JobRow
 from starburst.store.rows import chunks
-from starburst.store.statements import asker, fact_body
+from starburst.store.statements import asker
 from starburst.store.store import ALIVE_JOBS, LIVE_INSTANCES, LIVE_JOBS, Store
 
 #: Newest jobs that a misspelt name is compared with.
@@ -79,8 +77,9 @@ class PhaseCounts:
     instances: dict[str, int]
 
 
+_DECISIONS = "SELECT seq, at, subject, event, kind, reason, numbers FROM decisions WHERE seq > :after"
 _REQUESTED = t.requests.c.kind == "submit"
-_record = select(t.jobs.c.record).where(t.jobs.c.id == bindparam("job"))
+_RECORD = "SELECT record FROM jobs WHERE id = :job"
 
 
 def jobs(
@@ -177,9 +176,8 @@ def past_jobs(store: Store) -> list[PastJob]:
 
 def record(store: Store, job_id: str) -> JobRecord | None:
     """The scheduler's record of a job; None if it has not taken the job up."""
-    with store.read() as conn:
-        body = conn.scalar(_record, {"job": job_id})
-    return None if body is None else codec.decode(JobRecord, body)
+    found = store.ask(_RECORD, {"job": job_id})
+    return codec.decode(JobRecord, found[0][0]) if found else None
 
 
 def adopted(store: Store) -> dict[str, Adopted]:
@@ -210,21 +208,14 @@ def decisions(
     last: int | None = None,
 ) -> list[DecisionRow]:
     """Decisions after `after_seq`, or those about one subject: all, the first or the last ones."""
-    most = limit if last is None else last
-    log = _decisions(about_one=subject is not None, is_limited=most is not None, from_end=last is not None)
-    values = {"after": after_seq, "subject": subject, "most": most}
-    with store.read() as conn:
-        rows = [DecisionRow(**_parsed(row, "numbers")) for row in conn.execute(log, values).mappings()]
+    one = "" if subject is None else " AND subject = :subject"
+    order = f"ORDER BY seq{'' if last is None else ' DESC'}{at_most(limit if last is None else last)}"
+    values = {"after": after_seq} | ({} if subject is None else {"subject": subject})
+    rows = [
+        DecisionRow(seq, at, about, event, kind, reason, json.loads(numbers))
+        for seq, at, about, event, kind, reason, numbers in store.ask(f"{_DECISIONS}{one} {order}", values)
+    ]
     return rows if last is None else rows[::-1]
-
-
-@cache
-def _decisions(*, about_one: bool, is_limited: bool, from_end: bool) -> Select[Any]:
-    seq = t.decisions.c.seq
-    log = select(t.decisions).where(seq > bindparam("after")).order_by(seq.desc() if from_end else seq)
-    if about_one:
-        log = log.where(t.decisions.c.subject == bindparam("subject"))
-    return log.limit(bindparam("most")) if is_limited else log
 
 
 def events(store: Store, *, after_seq: int = 0, limit: int | None = None) -> list[EventRow]:
@@ -270,8 +261,7 @@ def offers(store: Store) -> tuple[Offer, ...]:
 
 def pace(store: Store) -> Pace:
     """The scheduler's clock; the wall clock in a new store."""
-    with store.read() as conn:
-        return plain_sql.pace(asker(conn))
+    return plain_sql.pace(store.ask)
 
 
 def summary(store: Store) -> PhaseCounts:
@@ -302,8 +292,7 @@ def at_work(store: Store) -> bool:
 
 
 def _document(store: Store, key: str, kind: type[codec.T]) -> codec.T | None:
-    with store.read() as conn:
-        body = fact_body(conn, key)
+    body = store.fact_text(key)
     return None if body is None else codec.decode(kind, body)
 
 
