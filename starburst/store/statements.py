@@ -42,7 +42,8 @@ def many(conn: Connection, statement: UpdateBase, rows_: Sequence[rows.TableRow]
     if conn.dialect.name == "sqlite":
         return sqlite.write_on(conn.connection, conn.engine, _text(statement, tuple(rows_[0])), rows_)
     done = conn.execute(statement, rows_)
-    return done.rowcount if conn.dialect.supports_sane_multi_rowcount else None
+    says = len(rows_) == 1 or conn.dialect.supports_sane_multi_rowcount
+    return done.rowcount if says else None
 
 
 def replace(conn: Connection, table: Table, key: Column[str], rows_: Sequence[rows.TableRow]) -> None:
@@ -81,5 +82,7 @@ def _replacement(table: Table, key: Column[str]) -> tuple[UpdateBase, UpdateBase
 
 @cache
 def _text(statement: UpdateBase, columns: tuple[str, ...]) -> str:
-    """A statement for SQLite with values of these columns."""
-    return str(statement.compile(dialect=_SQLITE, column_keys=columns))
+    """A statement for SQLite with values of these columns, and no others."""
+    compiled = statement.compile(dialect=_SQLITE, column_keys=columns)
+    assert compiled.params.keys() <= set(columns)
+    return str(compiled)

@@ -7,15 +7,18 @@ anywhere: the next one goes on. Counters of `/metrics` do not change (store/coun
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import starmap
+from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Double, and_, bindparam, delete, func, insert, or_, select
+from sqlalchemy import BigInteger, Connection, Double, bindparam, delete, func, insert, select
 
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.resources import total
 from starburst.store import codec
 from starburst.store import schema as t
+from starburst.store.statements import many
 from starburst.store.store import ENDED_JOBS, LIVE_INSTANCES, Store
+from starburst.store.transactions import ask_within
 
 #: Jobs per transaction, and rows of logs.
 JOBS, ROWS = 50, 500
@@ -28,30 +31,46 @@ PRUNED = "decisions-pruned"
 #: Key of the fact that holds the last of the ended instances whose decisions are removed.
 TOLD = "instances-pruned"
 
-# Built once: a pass mostly finds nothing, and would take most of its time to build them.
-_j, _i, _d, _e, _a = t.jobs.c, t.instances.c, t.decisions.c, t.events.c, t.actions.c
-_before, _at = bindparam("before", type_=Double), bindparam("at", type_=Double)
-_seq, _most = bindparam("seq", type_=BigInteger), bindparam("most", type_=BigInteger)
-_some_jobs = (
-    select(_j.id, _j.seq, _j.submitted_at, _j.ended_at, _j.phase, _j.open_bills, _j.record)
-    .where(_j.submitted_at < _before, or_(_j.submitted_at > _at, and_(_j.submitted_at == _at, _j.seq > _seq)))
-    .order_by(_j.submitted_at, _j.seq)
-    .limit(_most)
-)
-_some_instances = (
-    select(_i.id, _i.offer_name, _i.launched_at, _i.ended_at, _i.micro_usd)
-    .where(_i.phase.not_in(LIVE_INSTANCES), func.coalesce(_i.ended_at, _i.requested_at) < _before)
-    .order_by(_i.id)
-    .limit(_most)
-)
-_some_ended = (
-    select(_i.id, _i.ended_at)
-    .where(_i.ended_at < _before, or_(_i.ended_at > _at, and_(_i.ended_at == _at, _i.id > bindparam("id"))))
-    .order_by(_i.ended_at, _i.id)
-    .limit(_most)
-)
-_some_decisions = select(_d.seq, _d.at, _d.subject).where(_d.seq > _seq).order_by(_d.seq).limit(_most)
-_some_events = select(_e.seq, _e.at).order_by(_e.seq).limit(_most)
+
+class _Job(NamedTuple):
+    id: str
+    seq: int
+    submitted_at: float
+    ended_at: float | None
+    phase: str
+    open_bills: int
+    record: str
+
+
+class _Machine(NamedTuple):
+    id: str
+    offer_name: str
+    launched_at: float | None
+    ended_at: float | None
+    micro_usd: int
+
+
+# Plain SQL, or built once: a pass mostly finds nothing, and would take most of its time to build them.
+_SOME_JOBS = f"""
+SELECT {", ".join(_Job._fields)} FROM jobs
+WHERE submitted_at < :before AND (submitted_at > :at OR (submitted_at = :at AND seq > :seq))
+ORDER BY submitted_at, seq LIMIT :most
+"""
+_SOME_INSTANCES = f"""
+SELECT {", ".join(_Machine._fields)} FROM instances
+WHERE phase NOT IN ({", ".join(f"'{phase}'" for phase in LIVE_INSTANCES)})
+AND COALESCE(ended_at, requested_at) < :before
+ORDER BY id LIMIT :most
+"""
+_SOME_ENDED = """
+SELECT id, ended_at FROM instances
+WHERE ended_at < :before AND (ended_at > :at OR (ended_at = :at AND id > :id))
+ORDER BY ended_at, id LIMIT :most
+"""
+_SOME_DECISIONS = "SELECT seq, at, subject FROM decisions WHERE seq > :seq ORDER BY seq LIMIT :most"
+_SOME_EVENTS = "SELECT seq, at FROM events ORDER BY seq LIMIT :most"
+_i, _d, _e, _a = t.instances.c, t.decisions.c, t.events.c, t.actions.c
+_before, _most = bindparam("before", type_=Double), bindparam("most", type_=BigInteger)
 _done_actions = select(_a.seq).where(_a.done_at < _before).order_by(_a.done_at).limit(_most)
 _drop_actions = delete(t.actions).where(_a.seq.in_(_done_actions))
 _drop_writers = delete(t.writers).where(t.writers.c.at < _before)
@@ -70,8 +89,8 @@ def roll_up(store: Store, before: float, now_wall: float) -> Iterator[int]:
     yield from _events(store, before)
     yield from _actions(store, before)
     with store.write() as conn:
-        removed = conn.execute(_drop_writers, {"before": now_wall - WRITER_S}).rowcount
-    yield removed
+        removed = many(conn, _drop_writers, [{"before": now_wall - WRITER_S}])
+    yield removed or 0
 
 
 def _jobs(store: Store, before: float) -> Iterator[int]:
@@ -79,7 +98,8 @@ def _jobs(store: Store, before: float) -> Iterator[int]:
     after = {"at": float("-inf"), "seq": -1}
     while True:
         with store.write() as conn:
-            rows = conn.execute(_some_jobs, {"before": before, "most": JOBS, **after}).all()
+            found = ask_within(conn, _SOME_JOBS, {"before": before, "most": JOBS, **after})
+            rows = list(starmap(_Job, found))
             over = [row for row in rows if row.phase in ENDED_JOBS and not row.open_bills]
             old = [row for row in over if _ended_at(conn, row) < before]
             _replace_by_history(conn, old)
@@ -89,7 +109,7 @@ def _jobs(store: Store, before: float) -> Iterator[int]:
         yield len(old)
 
 
-def _ended_at(conn: Connection, row: Any) -> float:
+def _ended_at(conn: Connection, row: _Job) -> float:
     """When a job ended; one that never ran says so in the log only."""
     if row.ended_at is not None:
         return float(row.ended_at)
@@ -97,7 +117,7 @@ def _ended_at(conn: Connection, row: Any) -> float:
     return float(conn.scalar(last) or row.submitted_at)
 
 
-def _replace_by_history(conn: Connection, old: Sequence[Any]) -> None:
+def _replace_by_history(conn: Connection, old: Sequence[_Job]) -> None:
     ids = [row.id for row in old]
     if not ids:
         return
@@ -131,19 +151,20 @@ def _stories(store: Store, before: float) -> Iterator[int]:
     while True:
         after = store.fact(TOLD) or {"at": float("-inf"), "id": ""}
         with store.write() as conn:
-            rows = conn.execute(_some_ended, {"before": before, "most": JOBS, **after}).all()
+            rows = ask_within(conn, _SOME_ENDED, {"before": before, "most": JOBS, **after})
             if not rows:
                 return
-            stories = delete(t.decisions).where(_d.subject.in_([row.id for row in rows]))
+            stories = delete(t.decisions).where(_d.subject.in_([id_ for id_, _ in rows]))
             removed = conn.execute(stories).rowcount
-        store.set_fact(TOLD, {"at": rows[-1].ended_at, "id": rows[-1].id})
+        store.set_fact(TOLD, {"at": rows[-1][1], "id": rows[-1][0]})
         yield removed
 
 
 def _instances(store: Store, before: float) -> Iterator[int]:
     while True:
         with store.write() as conn:
-            rows = conn.execute(_some_instances, {"before": before, "most": JOBS}).all()
+            found = ask_within(conn, _SOME_INSTANCES, {"before": before, "most": JOBS})
+            rows = list(starmap(_Machine, found))
             ids = [row.id for row in rows]
             billed = [row._asdict() for row in rows if row.micro_usd]
             if billed:
@@ -160,24 +181,24 @@ def _decisions(store: Store, before: float) -> Iterator[int]:
     while True:
         after = {"seq": store.fact(PRUNED) or 0, "most": ROWS}
         with store.write() as conn:
-            rows = [row for row in conn.execute(_some_decisions, after) if row.at < before]
+            rows = [row for row in ask_within(conn, _SOME_DECISIONS, after) if row[1] < before]
             if not rows:
                 return
-            subjects = {row.subject for row in rows}
+            subjects = {subject for _, _, subject in rows}
             kept = {
                 *conn.scalars(select(t.jobs.c.id).where(t.jobs.c.id.in_(subjects))),
                 *conn.scalars(select(t.instances.c.id).where(t.instances.c.id.in_(subjects))),
             }
-            removed = [row.seq for row in rows if row.subject not in kept]
+            removed = [seq for seq, _, subject in rows if subject not in kept]
             conn.execute(delete(t.decisions).where(_d.seq.in_(removed)))
-        store.set_fact(PRUNED, rows[-1].seq)
+        store.set_fact(PRUNED, rows[-1][0])
         yield len(removed)
 
 
 def _events(store: Store, before: float) -> Iterator[int]:
     while True:
         with store.write() as conn:
-            old = [row.seq for row in conn.execute(_some_events, {"most": ROWS}) if row.at < before]
+            old = [seq for seq, at in ask_within(conn, _SOME_EVENTS, {"most": ROWS}) if at < before]
             if not old:
                 return
             conn.execute(delete(t.events).where(_e.seq.in_(old)))
