@@ -42,10 +42,8 @@ def write_json(path: str | os.PathLike[str], data: Any) -> None:
     """
     staging = f"{os.fspath(path)}.{threading.get_native_id()}.tmp"
     try:
-        with open(staging, "w", encoding="utf-8", opener=open_private) as file:
-            file.write(json.dumps(data))  # json.dump() is written in Python, and ten times as slow
-            file.flush()
-            os.fsync(file.fileno())
+        # json.dump() is written in Python, and ten times as slow
+        _fill(staging, json.dumps(data).encode(), os.O_CREAT | os.O_TRUNC)
         os.replace(staging, path)
     except BaseException:
         with suppress(OSError):
@@ -146,19 +144,24 @@ class ReservedFile:
 
     def __init__(self, path: str) -> None:
         self._path, self._staging = path, f"{path}.room"
-        retry_while_full(lambda: self._fill(b" " * RESERVED_BYTES, os.O_CREAT | os.O_TRUNC))
+        retry_while_full(lambda: self._put(b" " * RESERVED_BYTES, os.O_CREAT | os.O_TRUNC))
 
     def write(self, data: Any) -> None:
         """Write `data` as JSON into the reserved blocks and rename the file; retried while full."""
         text = json.dumps(data).encode().ljust(RESERVED_BYTES)
-        retry_while_full(lambda: self._fill(text, 0))
+        retry_while_full(lambda: self._put(text, 0))
         retry_while_full(lambda: os.replace(self._staging, self._path))
 
-    def _fill(self, text: bytes, flags: int) -> None:
-        file = os.open(self._staging, os.O_WRONLY | os.O_NOFOLLOW | flags, 0o600)
-        try:
-            while text:
-                text = text[os.write(file, text) :]
-            os.fsync(file)
-        finally:
-            os.close(file)
+    def _put(self, text: bytes, flags: int) -> None:
+        _fill(self._staging, text, os.O_NOFOLLOW | flags)
+
+
+def _fill(path: str, text: bytes, flags: int) -> None:
+    """Write a text to a file, which is synced; one that is new is readable by its owner only."""
+    file = os.open(path, os.O_WRONLY | flags, 0o600)
+    try:
+        while text:
+            text = text[os.write(file, text) :]
+        os.fsync(file)
+    finally:
+        os.close(file)

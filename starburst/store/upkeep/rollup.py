@@ -32,7 +32,7 @@ PRUNED = "decisions-pruned"
 TOLD = "instances-pruned"
 
 
-class _Job(NamedTuple):
+class _OldJob(NamedTuple):
     id: str
     seq: int
     submitted_at: float
@@ -42,7 +42,7 @@ class _Job(NamedTuple):
     record: str
 
 
-class _Machine(NamedTuple):
+class _OldInstance(NamedTuple):
     id: str
     offer_name: str
     launched_at: float | None
@@ -52,12 +52,12 @@ class _Machine(NamedTuple):
 
 # Plain SQL, or built once: a pass mostly finds nothing, and would take most of its time to build them.
 _SOME_JOBS = f"""
-SELECT {", ".join(_Job._fields)} FROM jobs
+SELECT {", ".join(_OldJob._fields)} FROM jobs
 WHERE submitted_at < :before AND (submitted_at > :at OR (submitted_at = :at AND seq > :seq))
 ORDER BY submitted_at, seq LIMIT :most
 """
 _SOME_INSTANCES = f"""
-SELECT {", ".join(_Machine._fields)} FROM instances
+SELECT {", ".join(_OldInstance._fields)} FROM instances
 WHERE phase NOT IN ({", ".join(f"'{phase}'" for phase in LIVE_INSTANCES)})
 AND COALESCE(ended_at, requested_at) < :before
 ORDER BY id LIMIT :most
@@ -99,7 +99,7 @@ def _jobs(store: Store, before: float) -> Iterator[int]:
     while True:
         with store.write() as conn:
             found = ask_within(conn, _SOME_JOBS, {"before": before, "most": JOBS, **after})
-            rows = list(starmap(_Job, found))
+            rows = list(starmap(_OldJob, found))
             over = [row for row in rows if row.phase in ENDED_JOBS and not row.open_bills]
             old = [row for row in over if _ended_at(conn, row) < before]
             _replace_by_history(conn, old)
@@ -109,7 +109,7 @@ def _jobs(store: Store, before: float) -> Iterator[int]:
         yield len(old)
 
 
-def _ended_at(conn: Connection, row: _Job) -> float:
+def _ended_at(conn: Connection, row: _OldJob) -> float:
     """When a job ended; one that never ran says so in the log only."""
     if row.ended_at is not None:
         return float(row.ended_at)
@@ -117,7 +117,7 @@ def _ended_at(conn: Connection, row: _Job) -> float:
     return float(conn.scalar(last) or row.submitted_at)
 
 
-def _replace_by_history(conn: Connection, old: Sequence[_Job]) -> None:
+def _replace_by_history(conn: Connection, old: Sequence[_OldJob]) -> None:
     ids = [row.id for row in old]
     if not ids:
         return
@@ -164,7 +164,7 @@ def _instances(store: Store, before: float) -> Iterator[int]:
     while True:
         with store.write() as conn:
             found = ask_within(conn, _SOME_INSTANCES, {"before": before, "most": JOBS})
-            rows = list(starmap(_Machine, found))
+            rows = list(starmap(_OldInstance, found))
             ids = [row.id for row in rows]
             billed = [row._asdict() for row in rows if row.micro_usd]
             if billed:
