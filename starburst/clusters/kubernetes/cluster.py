@@ -271,7 +271,7 @@ class KubernetesCluster:
 
 
 async def _answered(ask: Callable[[], Awaitable[T]]) -> T:
-    """The server's answer, once it gives one: asked again with growing pauses. Raises ApiError for a refusal."""
+    """The server's answer once it gives one: it is asked with growing pauses. Raises ApiError: a refusal."""
 
     def heard(error: Exception) -> None:
         if isinstance(error, ApiUnreachableError):
