@@ -91,19 +91,20 @@ class Outbox:
             return None
         bills = self._bills(row.subject for row in rows)
         messages = []
-        first = rows[0].seq
-        if first > cursor.seq + 1:
-            missing = {"missing_from": cursor.seq + 1, "missing_to": first - 1, "goes_on_with": first}
-            messages.append(Message(self._topics.gap, encode(missing)))
+        last = cursor.seq
         touched: dict[str, None] = {}
         for row in rows:
+            if row.seq > last + 1:  # those of jobs and instances that ended long ago are pruned
+                missing = {"missing_from": last + 1, "missing_to": row.seq - 1, "goes_on_with": row.seq}
+                messages.append(Message(self._topics.gap, encode(missing)))
+            last = row.seq
             machine = row.subject in bills
             topic = self._topics.instance_events if machine else self._topics.job_events
             messages.append(Message(topic(row.subject), encode(self._decision(row))))
             # A decision about an instance also changes its jobs: their phase, and their bills.
             touched |= dict.fromkeys(bills[row.subject] if machine else [row.subject])
         messages += self._states(list(touched))
-        return Batch(messages, replace(cursor, seq=rows[-1].seq))
+        return Batch(messages, replace(cursor, seq=last))
 
     def long_over(self, cursor: Cursor) -> Batch | None:
         """Messages that clear the states of the next jobs that ended over `keep_s` ago; None if none did."""

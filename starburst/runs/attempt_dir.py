@@ -24,6 +24,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,7 @@ def attempts_under(root: Path) -> list[AttemptDir]:
     return [AttemptDir(path) for job in sorted(root.glob("[!.]*")) for path in sorted(_numbered(job))]
 
 
+@lru_cache(1024)  # it is asked for at each look at a task
 def log_path(root: Path, job_id: str, attempt: int, rank: int = 0) -> Path:
     """The file of a task's output."""
     return root.joinpath(directory_name(job_id), str(attempt), str(rank), "log")

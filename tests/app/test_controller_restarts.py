@@ -10,6 +10,8 @@ from structlog.testing import capture_logs
 
 from starburst.app.daemon import controller as controller_module
 from starburst.app.daemon.controller import Surroundings
+from starburst.app.daemon.performer import TRIES
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.core.views.validate import InvariantError
 from starburst.store.listings.row_types import SUBMITTED
 from tests.app.life import WORK_S, a_world, living
@@ -48,6 +50,31 @@ def test_what_ended_meanwhile_is_heard_of(path: Path):
         async with living(path, world) as again:
             await again.until(a="succeeded")
             assert again.cluster.calls == []
+
+    run(main())
+
+
+def test_a_start_of_a_run_that_is_over_by_now_is_not_made_up_for(path: Path):
+    """A store that was put back may have an older run of that number end at the other site."""
+
+    def no_route(what: str) -> None:
+        if what.startswith("before start a/1"):
+            raise ConnectionError("no route")
+
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world, no_route) as life:
+            life.submit(job("a"))
+            while len(life.cluster.calls) < TRIES - 1:
+                await asyncio.sleep(0.1)
+            life.controller._report(RunEnded("a", 1, RunEnd.LOST))
+            while "lost" not in life.kinds("a"):
+                await asyncio.sleep(0.1)
+            assert "start/a/1" in [action.key for action in life.users.pending_actions()]
+        async with living(path, world) as again:
+            await again.until(a="succeeded")
+            assert again.cluster.calls == ["start a/2"]
+            assert again.users.pending_actions() == []
 
     run(main())
 

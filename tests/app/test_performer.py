@@ -298,6 +298,28 @@ def test_a_run_that_only_a_later_store_knew_ends_before_its_job_starts(
     run(main())
 
 
+def test_a_job_whose_run_of_the_same_number_ended_elsewhere_is_not_started_under_that_number() -> None:
+    async def main() -> None:
+        before, after = Bench(), Bench()
+        after.cluster.world = after.cloud.world = before.world
+        await before.perform(LaunchInstance("i-1", "small"))
+        await asyncio.sleep(10.0)
+        await before.perform(AWAY)
+        after.performer.owe([start("a", 2)])
+        starting = after.performer.perform(start("a", 2))
+        while before.world.runs["a", 2].end is None:
+            await asyncio.sleep(0.1)
+            before.world.settle(wall())
+        end = RunEnded("a", 2, RunEnd.STOPPED)
+        assert after.performer.explained(end) is end
+        await starting
+        assert (after.cluster.calls, after.done) == ([], ["start/a/2"])
+        await after.perform(start("a", 3))
+        assert after.cluster.calls == ["start a/3"]
+
+    run(main())
+
+
 def test_a_full_disk_meanwhile_is_waited_out_and_the_later_run_has_its_grace() -> None:
     tries: list[float] = []
 

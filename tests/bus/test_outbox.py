@@ -80,6 +80,21 @@ def test_a_log_that_was_cut_off_before_the_listener_read_it_has_a_gap(store: Sto
     assert all(topic != "starburst/lab/gap" for topic, _ in messages[1:])
 
 
+def test_decisions_that_were_pruned_amid_others_are_a_gap_too(store: Store) -> None:
+    Jobs(store).live(["a", "b"])
+    with store.write() as conn:
+        conn.execute(delete(schema.decisions).where(schema.decisions.c.seq.in_([2, 3, 5])))
+    messages, _ = told(store)
+    numbers = [body.get("seq") or body for _, body in messages if isinstance(body, dict) and "id" not in body]
+    assert numbers[:5] == [
+        1,
+        {"missing_from": 2, "missing_to": 3, "goes_on_with": 4},
+        4,
+        {"missing_from": 5, "missing_to": 5, "goes_on_with": 6},
+        6,
+    ]
+
+
 def test_states_of_jobs_that_are_long_over_are_cleared_once_and_never_retained_anew(store: Store) -> None:
     Jobs(store).live(["a", "b"])
     box = outbox(store, keep_s=60.0)  # the scheduler's clock began in 1970

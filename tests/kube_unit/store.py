@@ -5,7 +5,7 @@ Semantics: Kubernetes documentation, "API Concepts", and RFC 6902 and 7396 of pa
 
 from __future__ import annotations
 
-import copy
+import marshal
 import math
 import re
 import uuid
@@ -32,6 +32,11 @@ class RefusedError(Exception):
     def __init__(self, status: int, reason: str, message: str = "") -> None:
         super().__init__(f"{status} {reason} {message}")
         self.status, self.reason, self.message = status, reason, message
+
+
+def copied(item: Any) -> Any:
+    """A copy of what JSON can say, several times as fast as JSON's own way there and back."""
+    return marshal.loads(marshal.dumps(item))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ class Store:
 
     def create(self, address: Address, body: Object) -> Object:
         """Raises RefusedError: the name is taken (409)."""
-        made = copy.deepcopy(body)
+        made = copied(body)
         metadata = made.setdefault("metadata", {})
         if "name" not in metadata and "generateName" in metadata:
             metadata["name"] = metadata["generateName"] + uuid.uuid4().hex[:5]
@@ -135,7 +140,7 @@ class Store:
 
     def update(self, address: Address, body: Object) -> Object:
         """As PUT does. Raises RefusedError: it was changed after the resource version in the body (409)."""
-        return self._replace(address, copy.deepcopy(body))
+        return self._replace(address, copied(body))
 
     def patch(self, address: Address, change: Any) -> Object:
         """A merge patch if it is a mapping, a JSON patch if it is a list."""
@@ -162,7 +167,7 @@ class Store:
             new["status"] = old["status"]
         if new == old:
             return old
-        new = copy.deepcopy(new)
+        new = copied(new)
         if new.get("spec") != old.get("spec"):
             new["metadata"]["generation"] += 1
         ends = "deletionTimestamp" in known and not metadata.get("deletionGracePeriodSeconds")
@@ -273,7 +278,7 @@ def merged(old: Any, change: Any) -> Any:
 
 def operated(old: Object, operations: list[Object]) -> Object:
     """A JSON patch (RFC 6902): add, remove, replace, test. Raises RefusedError (422): it does not apply."""
-    new = copy.deepcopy(old)
+    new = copied(old)
     for each in operations:
         *path, last = [part.replace("~1", "/").replace("~0", "~") for part in each["path"].split("/")[1:]]
         try:

@@ -140,6 +140,8 @@ class StormController(Controller):
         self._performer._call = noted  # type: ignore[method-assign]
 
     def _report(self, event: Event) -> None:
+        if isinstance(event, RunEnded):  # it need not be started any more
+            self.carried_out.add(f"start/{event.job_id}/{event.attempt}")
         super()._report(event)
         if isinstance(event, TWICE) and self.weather.strikes("report-doubled", type(event).__name__):
             later_s = self.weather.draw("report-doubled").uniform(0.0, 7200.0)

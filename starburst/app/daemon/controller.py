@@ -148,7 +148,7 @@ class Controller:
             Exception: a bug or a damaged store; the state is then as last committed.
         """
         await self._forget()  # before the sites list their runs
-        owed = self._repay(await self._outlast("restart", self._store.pending_actions))
+        owed = self._repay(await self._pending())
         companion = self._around.companion
         try:
             ended = await first_of(
@@ -170,6 +170,18 @@ class Controller:
             await self._store.drain()
             for observer in self._around.observers:
                 observer.close()
+
+    async def _pending(self) -> list[Action]:
+        """The actions to perform that the store has; a start of a run that is over by now is done."""
+        pending = await self._outlast("restart", self._store.pending_actions)
+        over = [action.key for action in pending if isinstance(action, StartRun) and self._is_over(action)]
+        if over:
+            await self._mark_done(over)
+        return [action for action in pending if action.key not in over]
+
+    def _is_over(self, start: StartRun) -> bool:
+        record = self.scheduler.state.jobs.get(start.job_id)
+        return record is None or record.attempt != start.attempt or not record.alive
 
     def _repay(self, actions: Sequence[Action]) -> dict[Site, list[asyncio.Task[None]]]:
         """Start the actions that were pending when the previous process ended; their tasks by site."""

@@ -73,6 +73,8 @@ class Performer:
         self._last: dict[str, asyncio.Task[None]] = {}
         #: How often each action has yet to be performed, by key.
         self._owed: Counter[str] = Counter()
+        #: Keys of starts that are owed and whose runs are over: they must not begin any more.
+        self._over: set[str] = set()
         #: Errors of starts and launches that were given up and whose end is not reported yet, by key.
         self._given_up: dict[str, Exception] = {}
 
@@ -98,10 +100,16 @@ class Performer:
     def explained(self, event: Event) -> Event:
         """The report; the end of a run whose start was given up becomes NOT_STARTED, and the end of such a
         launch is given the error as its message.
+
+        A run that has ended is not started any more. After a store was put back this can be one of the same
+        number at the other site (`_end_later_runs`).
         """
         match event:
             case RunEnded(job_id, attempt, end):
-                error = self._given_up.pop(f"start/{job_id}/{attempt}", None)
+                key = f"start/{job_id}/{attempt}"
+                if key in self._owed:
+                    self._over.add(key)
+                error = self._given_up.pop(key, None)
                 if error is not None and end is RunEnd.STOPPED:
                     outage = not isinstance(error, OWN_ERRORS)
                     return RunEnded(job_id, attempt, RunEnd.NOT_STARTED, message=_words(error), outage=outage)
@@ -137,6 +145,7 @@ class Performer:
         self._owed[action.key] -= 1
         if self._owed[action.key] <= 0:
             del self._owed[action.key]
+            self._over.discard(action.key)
         await self._done(action.key)
 
     async def _end_later_runs(self, start: StartRun) -> None:
@@ -169,7 +178,7 @@ class Performer:
         """
         backoff, attempt = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0
         try:
-            while True:
+            while action.key not in self._over:
                 await self._fence.passed()
                 try:
                     with answer_within(CALL_TIMEOUT_S):
@@ -184,7 +193,8 @@ class Performer:
                             return error
                     await backoff.pause()
                 else:
-                    return None
+                    break
+            return None
         finally:
             self._patience.over(action.key)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
-from starburst.aio import TaskSet, first_of
+from starburst.aio import Backoff, TaskSet, first_of, retry
 from starburst.clusters.kubernetes.adoption.adoption import Adoption
 from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.clusters.kubernetes.leadership import Leadership, take_part
@@ -37,14 +38,16 @@ from starburst.kube.recorder import Recorder, reference_to
 from starburst.kube.reviews import may
 from starburst.runs.ports import AdoptionPort, Report, Run
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 #: As which events are written.
 COMPONENT = "starburst"
 #: Wall seconds between looks for operators that were installed meanwhile.
 LOOK_FOR_KINDS_S = 60.0
-#: Wall seconds between tries to reach the server at the start.
-PAUSE_S = 2.0
+#: Wall seconds between tries to reach the server at the start: the first pause and the longest.
+PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
 #: Statuses of a server that is only about to come up, or has too much to do.
 NOT_NOW = (429, 500, 502, 503, 504)
 
@@ -216,18 +219,15 @@ class KubernetesCluster:
 
     async def _job_namespaces(self, api: Api) -> set[str]:
         """Where Jobs are watched; "" is all namespaces."""
-        while True:
-            try:
-                if all([await may(api, each) for each in (*READ_JOBS, *READ_CLAIMS)]):
-                    return {""}
-                break
-            except ApiUnreachableError as error:
-                log.warning("cluster-unreachable", error=str(error))
-            except ApiError as error:
-                if error.status not in NOT_NOW:
-                    log.warning("rights-unknown", error=str(error))
-                    break
-            await asyncio.sleep(PAUSE_S)
+
+        async def may_all() -> bool:
+            return all([await may(api, each) for each in (*READ_JOBS, *READ_CLAIMS)])
+
+        try:
+            if await _answered(may_all):
+                return {""}
+        except ApiError as error:
+            log.warning("rights-unknown", error=str(error))
         namespaces = {*self._options.tenancy.all_namespaces(), *self._namespaces}
         namespaces.update(adopted.namespace for adopted in self._desk.adopted().values())
         for job_id in self._desk.on_cluster():
@@ -238,16 +238,7 @@ class KubernetesCluster:
 
     async def _reached(self) -> tuple[Api, Features]:
         """The server, once it answers; at the start it may not be up yet."""
-        while True:
-            try:
-                return await self._server()
-            except ApiUnreachableError as error:
-                log.warning("cluster-unreachable", error=str(error))
-            except ApiError as error:
-                if error.status not in NOT_NOW:
-                    raise
-                log.warning("cluster-not-ready", error=str(error))
-            await asyncio.sleep(PAUSE_S)
+        return await _answered(self._server)
 
     async def _server(self) -> tuple[Api, Features]:
         """The server, connected to once, as soon as this Starburst may write to it.
@@ -277,6 +268,20 @@ class KubernetesCluster:
         if leadership is not None:
             self._election.ensure("lease", leadership.run)
         return api, features, leadership
+
+
+async def _answered(ask: Callable[[], Awaitable[T]]) -> T:
+    """The server's answer once it gives one: it is asked with growing pauses. Raises ApiError: a refusal."""
+
+    def heard(error: Exception) -> None:
+        if isinstance(error, ApiUnreachableError):
+            log.warning("cluster-unreachable", error=str(error))
+        elif isinstance(error, ApiError) and error.status in NOT_NOW:
+            log.warning("cluster-not-ready", error=str(error))
+        else:
+            raise error
+
+    return await retry(ask, Backoff(PAUSE_S, LONGEST_PAUSE_S), heard)
 
 
 async def _look_for_kinds(api: Api, watcher: ClusterWatcher, namespaces: Collection[str]) -> None:

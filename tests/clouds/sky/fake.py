@@ -84,7 +84,8 @@ class FakeSky:
     _ids: itertools.count[int] = field(default_factory=itertools.count)
 
     def alive(self, cluster: str | None = None) -> list[Vm]:
-        return [vm for vm in self.vms if vm.ended_at is None and cluster in (None, vm.cluster)]
+        there = [vm for vm in self.vms if vm.ended_at is None]
+        return there if cluster is None else [vm for vm in there if vm.cluster == cluster]
 
     def calls_of_skypilot(self) -> int:
         """Calls that its API server had."""

@@ -51,6 +51,8 @@ class World(FakeServer):
         self.ran: list[tuple[str, str, str]] = []
         self._under_way: set[tuple[object, ...]] = set()
         self._queue: asyncio.Queue[Object | bytes | None] = asyncio.Queue()
+        #: Pods by the uid of their owner, and the version of the store that they are of.
+        self._owned: tuple[int, dict[str, list[Object]]] = -1, {}
 
     async def __aenter__(self) -> World:
         await super().__aenter__()
@@ -101,7 +103,13 @@ class World(FakeServer):
     # The Job controller.
 
     def pods_of(self, job: Object) -> list[Object]:
-        return [pod for pod in self.all(PODS) if _owner(pod) == job["metadata"]["uid"]]
+        version, owned = self._owned
+        if version != self.store.version:
+            owned = {}
+            for pod in self.all(PODS):
+                owned.setdefault(_owner(pod), []).append(pod)
+            self._owned = self.store.version, owned
+        return owned.get(job["metadata"]["uid"], [])
 
     def _keep_job(self, job: Object) -> None:
         metadata, spec, status = job["metadata"], job["spec"], job.get("status") or {}

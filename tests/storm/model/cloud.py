@@ -168,7 +168,7 @@ class ModelCloud(FakeSky):
 
     def guest(self, vm: Vm, verb: str, payload: Mapping[str, Any]) -> Any:
         """See `FakeSky`; what begins and ends is marked. A machine boots a while after it is billed."""
-        self.settle()
+        self._settle(vm)
         specs = {name: _of_rank(name, spec) for name, spec in payload.get("specs", {}).items()}
         switch = None if vm.id in self.without_switch else payload.get("switch")
         stops = [vm.tasks[name] for name in payload.get("stops", {}) if name in vm.tasks]
@@ -178,40 +178,44 @@ class ModelCloud(FakeSky):
             if task.exit is None and self.weather.strikes("ends-by-itself", vm.cluster):
                 _, _, code = task.spec["command"]
                 task.exit = exit_of(int(code), "itself", wall())
-        self.settle()
+        if payload.get("starts"):  # what it begins may have ended elsewhere
+            self.settle()
+        else:
+            self._settle(vm)
         if isinstance(answer, dict) and "booted_at" in answer:
             answer["booted_at"] += BEFORE_BOOT_S
         return answer
 
     def settle(self) -> None:
         """Mark what began and ended by now."""
-        now = wall()
         for vm in self.vms:
-            if vm.id in self._settled:
+            if vm.id not in self._settled:
+                self._settle(vm)
+
+    def _settle(self, vm: Vm) -> None:
+        until = min(at for at in (wall(), vm.ended_at, vm.stopped_at) if at is not None)
+        if vm.ended_at is None and vm.stopped_at is None:
+            vm.settle(until)
+            until = vm.ended_at or vm.stopped_at or until
+        dead = vm.ended_at is not None or vm.stopped_at is not None
+        for name, task in vm.tasks.items():
+            key = f"{vm.id} {name}"
+            if task.began_at is None or (key in self._begun and key not in self.marks.open):
                 continue
-            until = min(at for at in (now, vm.ended_at, vm.stopped_at) if at is not None)
-            if vm.ended_at is None and vm.stopped_at is None:
-                vm.settle(until)
-                until = vm.ended_at or vm.stopped_at or until
-            dead = vm.ended_at is not None or vm.stopped_at is not None
-            for name, task in vm.tasks.items():
-                key = f"{vm.id} {name}"
-                if task.began_at is None or (key in self._begun and key not in self.marks.open):
-                    continue
-                if key not in self._begun:
-                    self._begun.add(key)
-                    job, attempt, rank = name.rsplit("/", 2)
-                    self.marks.begins(job, int(attempt), int(rank), key, task.began_at)
-                if task.exit is None and dead:
-                    task.settle(until, vm.lease_until)
-                if task.exit is not None:
-                    code = task.exit["exit_code"]
-                    self.marks.ends(key, task.exit["ended_at"], code)
-                elif dead:
-                    self.marks.ends(key, until, None)
-                    task.exit = exit_of(None, "its machine", until)  # its lease means nothing any more
-            if vm.ended_at is not None:
-                self._settled.add(vm.id)
+            if key not in self._begun:
+                self._begun.add(key)
+                job, attempt, rank = name.rsplit("/", 2)
+                self.marks.begins(job, int(attempt), int(rank), key, task.began_at)
+            if task.exit is None and dead:
+                task.settle(until, vm.lease_until)
+            if task.exit is not None:
+                code = task.exit["exit_code"]
+                self.marks.ends(key, task.exit["ended_at"], code)
+            elif dead:
+                self.marks.ends(key, until, None)
+                task.exit = exit_of(None, "its machine", until)  # its lease means nothing any more
+        if vm.ended_at is not None:
+            self._settled.add(vm.id)
 
 
 class ModelLine(Line):

@@ -18,7 +18,7 @@ from starburst.kube.transport import HttpRequest
 from starburst.runs.fence import LeaderFence
 from tests.clusters.kubernetes.world import World, _marks, _owner
 from tests.kube_unit.server import Asked, Watcher, _enqueue
-from tests.kube_unit.store import Address, RefusedError
+from tests.kube_unit.store import Address, RefusedError, copied
 from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.marks import Marks
 from tests.storm.weather import Weather
@@ -163,7 +163,7 @@ class ModelCluster(World):
         except RefusedError as no:
             raise ApiError(no.status, no.reason, no.message) from None
         assert isinstance(answer, dict)
-        found: Object = json.loads(json.dumps(answer))
+        found: Object = copied(answer)
         return found
 
     async def stream(
@@ -183,7 +183,7 @@ class ModelCluster(World):
                     raise ApiUnreachableError(f"{line}: the stream broke")
                 if self.weather.strikes("watch-late", line):
                     await asyncio.sleep(self.weather.draw("watch-late").uniform(1, 60))
-                yield json.loads(json.dumps(event))
+                yield copied(event)
         finally:
             self.watchers.discard(watcher)
 
