@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +17,7 @@ import typer
 from starburst.app.config import Config, load_config
 from starburst.app.config.home import Home
 from starburst.app.daemon.home_lock import HomeLock
+from starburst.app.daemon.process_resources import raise_file_limit, return_large_blocks
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.doctor.doctor import CheckStatus, trust_checks
 from starburst.app.errors import UserError
@@ -68,7 +68,8 @@ def up(
     text = log_format is LogFormat.TEXT or (log_format is LogFormat.AUTO and sys.stderr.isatty())
     set_up_log(text=text)
     os.umask(0o077)
-    _raise_file_limit()
+    raise_file_limit()
+    return_large_blocks()
     _refuse_what_cannot_work(loaded, home)
     with (
         home.try_lock() if standby else home.lock() as held,
@@ -82,13 +83,6 @@ def up(
         except (LeaseLostError, FencedError) as error:  # whoever restarts it has it stand by
             structlog.get_logger().error("lease-lost", error=str(error))
             raise typer.Exit(1) from None
-
-
-def _raise_file_limit() -> None:
-    """Raise the soft limit of open files: connections, runs and machines need some each."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager
