@@ -24,7 +24,7 @@ from bench.virtual import VirtualLoop
 from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
 from starburst.app.daemon.controller import Controller, Surroundings
-from starburst.app.daemon.process_resources import return_large_blocks
+from starburst.app.daemon.process_resources import keep_memory_flat
 from starburst.app.daemon.prune import prune
 from starburst.app.daemon.retention import keep_small
 from starburst.app.daemon.shortages import ShortageRetry
@@ -315,7 +315,7 @@ def lived(
 ) -> Iterator[Life]:
     """A life in a new home, when it is over; `watch` is entered before it and left after it."""
     home = Home(root)
-    return_large_blocks()
+    keep_memory_flat()
     with virtual_world(home, coarse) as loop, Store.open(home.database) as store:
 
         async def go() -> Life:

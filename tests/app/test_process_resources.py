@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from starburst.app.daemon.process_resources import LARGE_BYTES
+from starburst.app.daemon.process_resources import HEAPS, LARGE_BYTES
 
 #: Bytes that lie in blocks of their own, after a block that is 16 times as large as theirs was freed.
 BLOCKS = f"""
@@ -26,15 +26,37 @@ print(mapped() - before)
 del blocks
 print(mapped() - before)
 """
-MEND = "from starburst.app.daemon.process_resources import return_large_blocks; return_large_blocks()"
+#: As many threads as there are heaps, and eight more, each with memory of its own.
+THREADS = f"""
+import ctypes, threading
+{{}}
+kept, together = [], threading.Barrier({HEAPS + 8})
+def work():
+    together.wait()
+    kept.append(bytes(50_000))
+    together.wait()
+threads = [threading.Thread(target=work) for _ in range({HEAPS + 8})]
+for one in threads: one.start()
+for one in threads: one.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+MEND = "from starburst.app.daemon.process_resources import keep_memory_flat; keep_memory_flat()"
+
+
+def told(program: str, line: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program.format(line)]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    if "undefined symbol" in found.stderr:
+        pytest.skip("malloc is not that of glibc 2.33 or later")
+    return found
 
 
 def mapped(line: str) -> list[int]:
-    command = [sys.executable, "-c", BLOCKS.format(line)]
-    told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    if "mallinfo2" in told.stderr:
-        pytest.skip("malloc is not that of glibc 2.33 or later")
-    return [int(number) for number in told.stdout.split()]
+    return [int(number) for number in told(BLOCKS, line).stdout.split()]
+
+
+def heaps(line: str) -> int:
+    return told(THREADS, line).stderr.count("Arena ")
 
 
 def test_large_blocks_are_memory_of_their_own_also_after_larger_ones_were_freed() -> None:
@@ -43,5 +65,10 @@ def test_large_blocks_are_memory_of_their_own_also_after_larger_ones_were_freed(
     assert freed == 0
 
 
-def test_else_they_lie_in_the_heap() -> None:
+def test_threads_share_a_few_heaps() -> None:
+    assert heaps(MEND) == HEAPS
+
+
+def test_else_large_blocks_lie_in_the_heap_and_each_thread_has_one_of_its_own() -> None:
     assert mapped("") == [0, 0]
+    assert heaps("") > HEAPS

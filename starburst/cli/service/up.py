@@ -17,7 +17,7 @@ import typer
 from starburst.app.config import Config, load_config
 from starburst.app.config.home import Home
 from starburst.app.daemon.home_lock import HomeLock
-from starburst.app.daemon.process_resources import raise_file_limit, return_large_blocks
+from starburst.app.daemon.process_resources import keep_memory_flat, raise_file_limit
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.doctor.doctor import CheckStatus, trust_checks
 from starburst.app.errors import UserError
@@ -69,7 +69,7 @@ def up(
     set_up_log(text=text)
     os.umask(0o077)
     raise_file_limit()
-    return_large_blocks()
+    keep_memory_flat()
     _refuse_what_cannot_work(loaded, home)
     with (
         home.try_lock() if standby else home.lock() as held,
