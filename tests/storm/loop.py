@@ -105,10 +105,10 @@ class StormLoop(VirtualLoop):
                 timer.cancel()
 
     def suspend(self, life: int) -> None:
-        """SIGSTOP: nothing of this life happens until `resume`, and then all of it, late."""
+        """SIGSTOP: nothing of this life happens until `resume`, and then all of it, late; twice is as once."""
         there = (*self._ready, *(timer for _, timer in self._scheduled))
         held = [one for one in there if one._context.get(LIFE) == life and not one.cancelled()]
-        self._suspended[life] = held
+        self._suspended.setdefault(life, []).extend(held)
         kept = {id(handle) for handle in held}
         for index, handle in enumerate(self._ready):
             if id(handle) in kept:  # their number stays, which asyncio counts on

@@ -58,7 +58,9 @@ def test_who_is_suspended_does_late_what_it_would_have_done_and_the_dead_do_noth
         await asyncio.sleep(1.5)
         loop.suspend(1)
         loop.kill(2)
-        await asyncio.sleep(5.0)
+        await asyncio.sleep(2.0)
+        loop.suspend(1)  # by another fault
+        await asyncio.sleep(3.0)
         loop.resume(1)
         await asyncio.wait([tasks[0], tasks[2]])
 
