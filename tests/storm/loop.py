@@ -105,7 +105,7 @@ class StormLoop(VirtualLoop):
                 timer.cancel()
 
     def suspend(self, life: int) -> None:
-        """SIGSTOP: nothing of this life happens until `resume`, and then all of it, late. Twice is as once."""
+        """SIGSTOP: nothing of this life happens until `resume`, then all of it, late. Twice is as once."""
         there = (*self._ready, *(timer for _, timer in self._scheduled))
         held = [one for one in there if one._context.get(LIFE) == life and not one.cancelled()]
         self._suspended.setdefault(life, []).extend(held)
