@@ -320,6 +320,20 @@ def test_a_job_whose_run_of_the_same_number_ended_elsewhere_is_not_started_under
     run(main())
 
 
+def test_a_start_that_may_have_been_taken_is_undone_when_its_run_has_ended_meanwhile() -> None:
+    async def main() -> None:
+        bench = Bench(Fails(1, "start", when="after"))
+        bench.performer.owe([start()])
+        starting = bench.performer.perform(start())
+        await asyncio.sleep(0.3)
+        bench.performer.explained(RunEnded("a", 1, RunEnd.LOST))
+        await starting
+        assert bench.cluster.calls == ["start a/1", "stop a/1"]
+        assert bench.done == ["start/a/1"]
+
+    run(main())
+
+
 def test_a_full_disk_meanwhile_is_waited_out_and_the_later_run_has_its_grace() -> None:
     tries: list[float] = []
 

@@ -175,8 +175,10 @@ class Performer:
         """Repeat a call until it succeeds, at most `tries` times; None is no limit. Returns the last error.
 
         A try that fails from a shortage of this machine is not counted, since it is no failure of the site.
+        A start whose run has ended is tried no more.
         """
         backoff, attempt = Backoff(FIRST_PAUSE_S, LAST_PAUSE_S), 0
+        unsure: Exception | None = None
         try:
             while action.key not in self._over:
                 await self._fence.passed()
@@ -186,15 +188,16 @@ class Performer:
                 except NotCertainError:
                     continue
                 except Exception as error:  # adapters may raise anything; every error is retried
+                    unsure = error
                     if not self._patience.notes(action.key, error):
                         attempt += 1
                         log.warning("action-failed", action=action.key, attempt=attempt, error=repr(error))
                         if attempt == tries:
-                            return error
+                            break
                     await backoff.pause()
                 else:
-                    break
-            return None
+                    return None
+            return unsure
         finally:
             self._patience.over(action.key)
 
