@@ -70,8 +70,16 @@ def vm_at(address: str) -> tuple[str, str]:
 
 def tmp_dirs(vm: str) -> list[Path]:
     """What the tasks that ran on a machine have as /tmp; its disk outlives it."""
-    disk = Path(os.environ["SKYLAB_HOME"], "state", "vms", vm, "disk")
-    return sorted(disk.glob("home/ubuntu/starburst/runs/*/*/*/tmp"))
+    return sorted(_runs(vm).glob("*/*/*/tmp"))
+
+
+def logs(vm: str) -> list[Path]:
+    """What the tasks that ran on a machine said."""
+    return sorted(_runs(vm).glob("*/*/*/log"))
+
+
+def _runs(vm: str) -> Path:
+    return Path(os.environ["SKYLAB_HOME"], "state", "vms", vm, "disk/home/ubuntu/starburst/runs")
 
 
 def kill_server() -> None:

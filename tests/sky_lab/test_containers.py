@@ -16,7 +16,7 @@ from starburst.runs.attempt_dir import log_path
 from tests.sky_lab.containers import ENTRY, boxed, engines
 from tests.sky_lab.lab import Life, job, vm_at
 from tests.sky_lab.test_lab import of
-from tests.sky_lab.within import commands, inside, kill_in, root_of
+from tests.sky_lab.within import RESTART, commands, inside, kill_in, root_of
 from translator.manifests.references import Reference
 from translator.tasks.runtime_values import ReferencedData
 
@@ -70,9 +70,6 @@ mkdir /sys/fs/cgroup/net_cls && mount -t cgroup -o net_cls cgroup /sys/fs/cgroup
 mkdir -p /tmp/metadata && echo credentials >/tmp/metadata/role && cd /tmp/metadata
 ip addr add 169.254.169.254/32 dev lo
 setsid python3 -m http.server --bind 169.254.169.254 80 >/dev/null 2>&1 </dev/null &
-"""
-RESTART = """
-setsid dockerd --storage-driver=vfs --iptables=false --bridge=none >/var/log/dockerd.again 2>&1 </dev/null &
 """
 
 

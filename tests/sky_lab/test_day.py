@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from starburst.domain.job import Phase
 from starburst.runs.supervisor.exits import ITSELF, Exit
 from tests.sky_lab.day.day import Day
 from tests.sky_lab.day.faults import FAULTS
-from tests.sky_lab.day.jobs import KINDS
+from tests.sky_lab.day.jobs import IN_CONTAINERS, KINDS
 from tests.sky_lab.day.plan import DayPlan, PlannedFault, PlannedJob
 from tests.sky_lab.day.verdict import (
     NOTED_S,
@@ -21,10 +23,11 @@ from tests.sky_lab.day.verdict import (
     bill,
     may_live_until,
     price_list,
+    stolen,
     wrong_copies,
 )
 from tests.sky_lab.ec2 import Instance
-from tests.sky_lab.marks import Copy, twins
+from tests.sky_lab.marks import Copy, copies_on, twins
 
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
 
@@ -65,6 +68,40 @@ def test_two_copies_at_one_time_are_seen() -> None:
     assert len(list(twins([copy(1), copy(2, "i-2", at=9.0)]))) == 1
 
 
+def run_dir(tmp_path: Path, name: str, log: str) -> Path:
+    """What a task leaves on the disk of a machine i-1; its name is job/attempt/rank."""
+    path = tmp_path / "state/vms/i-1/disk/home/ubuntu/starburst/runs" / name
+    path.mkdir(parents=True)
+    (path / "log").write_text(log)
+    return path
+
+
+def test_a_container_leaves_its_marks_in_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYLAB_HOME", str(tmp_path))
+    said = "mark begin 10\nloss is 3, mark that\nmark beat 11\nmark end 12\n"
+    run_dir(tmp_path, "plain/1/0", said)
+    (run_dir(tmp_path, "boxed/2/0", said) / "container.json").touch()
+    (run_dir(tmp_path, "waits/1/0", "") / "container.json").touch()
+    assert copies_on({"i-1"}) == [Copy("boxed", 2, "i-1", 10.0, 12.0, True)]
+
+
+def test_what_a_spy_found_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKYLAB_HOME", str(tmp_path))
+    run_dir(tmp_path, "spy/1/0", "begin\nstolen file /home/ubuntu/starburst/runs/a/1/0/log\nend\n")
+    run_dir(tmp_path, "talks/1/0", "stolen moments\n")
+    assert list(stolen({"i-1"}, {"spy"})) == [
+        "spy on i-1: stolen file /home/ubuntu/starburst/runs/a/1/0/log",
+    ]
+
+
+def test_what_a_spy_looks_for_is_found_in_others_and_not_in_itself() -> None:
+    for spy, other in product([it for it in (*KINDS, *IN_CONTAINERS) if it.spies], KINDS):
+        pattern = re.findall(r"grep -\w+ '([^']+)'", spy.script)
+        assert len(pattern) == 2
+        assert all(re.search(each, str(other.manifest("a", 1, None))) for each in pattern) is not other.spies
+        assert not any(re.search(each, str(spy.manifest("b", 1, None))) for each in pattern)
+
+
 def test_a_child_may_live_until_the_exit_of_its_job_is_noted_however_long_that_takes(tmp_path: Path) -> None:
     file = tmp_path / "exit.json"
     assert may_live_until(file, 50.0) == 50.0 + UNNOTED_S
@@ -85,6 +122,7 @@ JOBS: tuple[tuple[str, int, bool | None], ...] = (
     ("forks", 20, None),
     ("deaf", 20, None),
     ("logs", 20, None),
+    ("spy", 20, None),
 )
 #: One machine is cut off and another one ended while jobs run there; and what is everybody's dies.
 WRONG = (

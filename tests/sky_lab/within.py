@@ -11,6 +11,11 @@ from pathlib import Path
 
 from tests.sky_lab.lab import family, lab
 
+#: Starts a container engine anew, as the laboratory does.
+RESTART = """
+setsid dockerd --storage-driver=vfs --iptables=false --bridge=none >/var/log/dockerd.again 2>&1 </dev/null &
+"""
+
 
 def root_of(host: str) -> int:
     """The first process of the machine at this address."""

@@ -205,7 +205,12 @@ class Storm:
 
 def run(ask: Ask) -> Told:
     """Run a seed in memory; nothing of it stays."""
+    told = _run(ask)
     _set_aside()
+    return told
+
+
+def _run(ask: Ask) -> Told:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     root, began = Path(mkdtemp(prefix="storm-", dir=memory)), time.process_time()
     often = gc.get_threshold()
@@ -220,7 +225,10 @@ def run(ask: Ask) -> Told:
 
 @cache
 def _set_aside() -> None:
-    """What a process has before its first run is not looked through at the end of each."""
+    """What a process has after its first run, such as modules, is not looked through at the end of each.
+
+    What belongs to a run that was not over yet would stay for ever.
+    """
     gc.collect()
     gc.freeze()
 

@@ -152,7 +152,6 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         finally:
             loop.bury()
             gc.collect()
-            gc.freeze()  # what is left stays, such as modules read on the way: it is not looked through again
             asyncio.set_event_loop(None)
             loop.close()
             structlog.reset_defaults()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -35,6 +36,19 @@ def test_a_seed_is_one_run_byte_for_byte_in_any_process() -> None:
         check=True,
     )
     assert elsewhere.stdout.strip() == here.digest
+
+
+def test_nothing_of_a_run_stays_in_memory() -> None:
+    def there() -> int:
+        gc.collect()
+        return gc.get_freeze_count() + len(gc.get_objects())
+
+    run(Ask(seed=1, jobs=3, days=0.02))  # what stays of the first ones are modules and caches
+    run(SMALL)
+    before = there()
+    run(Ask(seed=3, jobs=4, days=0.05))
+    run(Ask(seed=4, jobs=4, days=0.05))
+    assert there() - before < 3_000
 
 
 @pytest.mark.ray

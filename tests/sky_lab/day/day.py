@@ -151,13 +151,14 @@ class Day:
             self._say(f"over: {entry[1].fault.name}")
 
     def _go_wrong(self) -> None:
-        """What is due, one fault of the account at a time, and one of a machine when a job runs there."""
+        """What is due; of what befalls everybody only that which leaves the account alone may overlap."""
         if not self._faults or self._faults[0].at_s > self._now():
             return
-        planned = self._faults[0]
-        if planned.fault.of_account and self._due:
+        planned, there = self._faults[0], [fault.fault for _at, fault, _undo in self._due]
+        if planned.fault.name in {fault.name for fault in there}:
             return
-        if planned.fault.name in {fault.fault.name for _at, fault, _undo in self._due}:
+        of_all = [fault for fault in (planned.fault, *there) if not fault.of_machine]
+        if not planned.fault.of_machine and any(fault.of_account for fault in of_all) and len(of_all) > 1:
             return
         vm = self._busy_machine() if planned.fault.of_machine else ""
         if vm is None:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from tests.sky_lab.deployment import Deployment
 from tests.sky_lab.ec2 import REGIONS, ec2, intent_of
 from tests.sky_lab.lab import family, kill_server, lab
+from tests.sky_lab.within import RESTART, inside
 
 #: Makes a fault good; a fault of one machine is given the id of that machine, every other one "".
 Undo: TypeAlias = Callable[[], None]
@@ -67,6 +68,14 @@ def _server(_at: Deployment, _vm: str) -> Undo:
     return lambda: void(lab("up", seconds=300))
 
 
+def _database(_at: Deployment, _vm: str) -> Undo:
+    """SkyPilot dies and knows of no machine any more."""
+    kill_server()
+    for path in Path(os.environ["HOME"], ".sky").glob("state.db*"):
+        path.unlink()
+    return lambda: void(lab("up", seconds=300))
+
+
 def _scheduler(at: Deployment, _vm: str) -> Undo:
     at.kill()
     return at.up
@@ -96,6 +105,17 @@ def _agent(_at: Deployment, vm: str) -> Undo:
 
 def _ray(_at: Deployment, vm: str) -> Undo:
     return _killed(vm, lambda word: b"/ray/" in word or word.startswith(b"ray::"))
+
+
+def _engine(_at: Deployment, vm: str) -> Undo:
+    """The container engine dies; as with systemd, it comes back."""
+
+    def back() -> None:
+        if (root := _first_process(vm)) is not None:
+            inside(root, RESTART)
+
+    _killed(vm, lambda word: word.endswith(b"dockerd"))
+    return back
 
 
 def _killed(vm: str, is_meant: Callable[[bytes], bool]) -> Undo:
@@ -171,8 +191,10 @@ FAULTS = (
     Fault("answers of TerminateInstances lost", _aws("lost", "TerminateInstances")),
     Fault("sold out in every zone", _sold_out),
     Fault("API server killed", _server, (2.0, 15.0)),
+    Fault("SkyPilot's database lost", _database, (2.0, 15.0)),
     Fault("scheduler killed", _scheduler, (1.0, 15.0)),
     Fault("network cut", _cut, (10.0, 90.0), of_machine=True, silences=True),
+    Fault("network cut for long", _cut, (540.0, 600.0), of_machine=True, silences=True),
     Fault("machine rebooted", _reboot, of_machine=True, silences=True),
     Fault("agent killed", _agent, of_machine=True, silences=True),
     Fault("Ray killed", _ray, of_machine=True),
@@ -182,3 +204,9 @@ FAULTS = (
     Fault("sky down", _sky("down", "-y"), (60.0, 90.0), of_machine=True, silences=True),
     Fault("sky stop", _sky("stop", "-y"), (60.0, 90.0), of_machine=True, silences=True),
 )
+ENGINE_KILLED = Fault("engine killed", _engine, of_machine=True, silences=True)
+
+
+def faults() -> tuple[Fault, ...]:
+    """What can go wrong with the machines that this laboratory has."""
+    return (*FAULTS, ENGINE_KILLED) if os.environ.get("SKYLAB_DOCKER") else FAULTS

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tests.sky_lab.day.faults import FAULTS, Fault
+from tests.sky_lab.day.faults import Fault, faults
 from tests.sky_lab.day.jobs import Kind, kinds
 
 T = TypeVar("T")
@@ -46,8 +46,8 @@ class DayPlan:
     faults: tuple[PlannedFault, ...]
 
 
-def plan_day(seed: int, jobs: int, span_s: float, faults: int, longest_s: float) -> DayPlan:
-    """Jobs and faults evenly over a span, each kind of both as often as any other.
+def plan_day(seed: int, jobs: int, span_s: float, wrong: int, longest_s: float) -> DayPlan:
+    """Jobs and what goes `wrong`, so many of each, evenly over a span, each kind as often as any other.
 
     Jobs live up to `longest_s`; the first fault waits until machines can be there.
     """
@@ -64,8 +64,8 @@ def plan_day(seed: int, jobs: int, span_s: float, faults: int, longest_s: float)
     ]
     lead_s = min(40.0, span_s / 2)
     drawn_faults = [
-        PlannedFault(fault, lead_s + (span_s - lead_s) * number / faults, draw.uniform(*fault.away_s))
-        for number, fault in enumerate(_in_turns(FAULTS, faults, draw))
+        PlannedFault(fault, lead_s + (span_s - lead_s) * number / wrong, draw.uniform(*fault.away_s))
+        for number, fault in enumerate(_in_turns(faults(), wrong, draw))
     ]
     return DayPlan(seed, tuple(drawn_jobs), tuple(drawn_faults))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from starburst.runs.supervisor.exits import load_exit
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.references import SHARED
-from tests.sky_lab.day.jobs import LOG_BYTES, ORPHAN
+from tests.sky_lab.day.jobs import LOG_BYTES, ORPHAN, STOLEN
 from tests.sky_lab.day.plan import PlannedJob
 from tests.sky_lab.deployment import Deployment
 from tests.sky_lab.ec2 import REGIONS, Instance, ec2, rented
-from tests.sky_lab.lab import tmp_dirs
+from tests.sky_lab.lab import logs, tmp_dirs
 from tests.sky_lab.marks import Copy, twins
 
 #: Seconds per machine that a bill may be off: times of the cloud are whole seconds.
@@ -41,7 +41,7 @@ def wrong_jobs(at: Deployment, jobs: Mapping[str, PlannedJob], silenced: set[str
         row, mine = rows.get(job_id), [copy for copy in copies if copy.job == job_id]
         if row is None or row.phase not in {phase.value for phase in planned.kind.ends}:
             yield f"{planned.name} is {row and row.phase}: {row and row.message}"
-        elif planned.kind.image is None:
+        else:
             told = wrong_copies(row.phase, row.attempt, planned, mine, silenced)
             yield from (f"{planned.name}: {what}" for what in told)
         if planned.kind.name == "logs" and row is not None:
@@ -50,6 +50,16 @@ def wrong_jobs(at: Deployment, jobs: Mapping[str, PlannedJob], silenced: set[str
                 yield f"{planned.name}: its log has {size} bytes"
     yield from twins(copies)
     yield from _orphans(at, copies)
+    yield from stolen(at.seen, {id_ for id_, planned in jobs.items() if planned.kind.spies})
+
+
+def stolen(vms: Iterable[str], spies: set[str]) -> Iterator[str]:
+    """What jobs that looked for it saw of others on these machines, by what they said."""
+    for vm in sorted(vms):
+        for log in logs(vm):
+            if log.parts[-4] in spies:
+                said = log.read_text(errors="replace").splitlines()
+                yield from (f"{log.parts[-4]} on {vm}: {line}" for line in said if line.startswith(STOLEN))
 
 
 def wrong_copies(
