@@ -119,6 +119,8 @@ def engine(directory: Path) -> Iterator[Engine]:
             made.docker("rm", "-f", container)
         process.terminate()
         process.wait(60)
+        for mounted in (directory / "exec" / "netns").glob("*"):  # the host's network, of its containers
+            subprocess.run(["umount", mounted], check=True, timeout=60)
 
 
 def _install() -> None:
