@@ -38,6 +38,8 @@ class Deployment:
     #: Every machine that was ever seen, and what no cloud should ever show.
     seen: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
+    #: Machines that were seen stopped, and since when: their bill ends there, whenever they are terminated.
+    stopped: dict[str, float] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     _refused: int = 0
 

@@ -46,6 +46,13 @@ def billed() -> dict[str, dict[str, str]]:
     return {one["InstanceId"]: _tags(one) for one in _listed(REGIONS[0], costing)}
 
 
+def stops(tag: str) -> dict[str, float]:
+    """Instances of a store in the first region that are stopped now, which cost nothing, and since when."""
+    of_store = {"Name": f"tag:{CONTROLLER}", "Values": [tag]}
+    found = [_read(one) for one in _listed(REGIONS[0], of_store) if one["State"]["Name"] == "stopped"]
+    return {one.id: one.ended_at for one in found if one.ended_at is not None}
+
+
 def _listed(region: str, only: dict[str, Any]) -> list[dict[str, Any]]:
     groups = ec2(region).describe_instances(Filters=[only])["Reservations"]
     return [one for group in groups for one in group["Instances"]]

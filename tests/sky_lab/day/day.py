@@ -19,7 +19,7 @@ from tests.sky_lab.day import verdict
 from tests.sky_lab.day.faults import TYPES, Undo
 from tests.sky_lab.day.plan import DayPlan, PlannedFault, PlannedJob
 from tests.sky_lab.deployment import BrokenError, Deployment
-from tests.sky_lab.ec2 import REGIONS, ec2
+from tests.sky_lab.ec2 import REGIONS, ec2, stops
 from tests.sky_lab.lab import lab
 
 LOOK_S = 0.5
@@ -141,6 +141,7 @@ class Day:
         if not any(fault.fault.of_account for _at, fault, _undo in self._due):
             with suppress(ClientError, BotoCoreError):
                 self._alive = self.at.alive()
+                self.at.stopped |= stops(self.at.tag)
         self.most_machines = max(self.most_machines, len(self._alive))
         self.at.supervise(may_refuse=True)
 

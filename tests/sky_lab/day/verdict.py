@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -113,7 +114,8 @@ def wrong_bills(at: Deployment) -> Iterator[str]:
     prices = price_list()
     theirs: dict[str, list[Instance]] = defaultdict(list)
     for instance in rented(at.tag):
-        theirs[instance.intent].append(instance)
+        ended_at = at.stopped.get(instance.id, instance.ended_at)
+        theirs[instance.intent].append(replace(instance, ended_at=ended_at))
     with Store.open(at.home.database) as store:
         records = queries.instance_records(store, include_ended=True)
     for record in records:
