@@ -152,7 +152,7 @@ class Day:
             self._say(f"over: {entry[1].fault.name}")
 
     def _go_wrong(self) -> None:
-        """What is due; of what befalls everybody only that which leaves the account alone may overlap."""
+        """Begin the fault that is due; one of the account overlaps with faults of single machines only."""
         if not self._faults or self._faults[0].at_s > self._now():
             return
         planned, there = self._faults[0], [fault.fault for _at, fault, _undo in self._due]
