@@ -97,6 +97,9 @@ class AdoptionPort(Protocol):
     def submission(self, job_id: str) -> Submission | None:
         """What was submitted under this id; None if nothing was."""
 
+    def workload(self, job_id: str) -> Workload | None:
+        """Its workload alone, which is read in less time."""
+
     def record(self, job_id: str) -> JobRecord | None:
         """A job's record, also after its end; None if the scheduler has not read the submission yet."""
 

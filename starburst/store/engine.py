@@ -137,7 +137,8 @@ def is_postgres(url: str) -> bool:
 
 def dispose(engine: Engine) -> None:
     """Close all connections; one that another thread still uses is closed when it is given back."""
-    event.listen(engine.pool, "checkin", lambda connection, _record: connection.close())
+    if isinstance(engine.pool, QueuePool) and engine.pool.checkedout():
+        event.listen(engine.pool, "checkin", lambda connection, _record: connection.close())
     engine.dispose()
 
 

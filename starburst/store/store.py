@@ -31,7 +31,7 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
-from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission
+from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission, Workload
 from starburst.domain.node import Node
 from starburst.store import arrays, codec, counters, rows, user_requests
 from starburst.store.arrays import ArrayJobs, Room, TakenJobs
@@ -41,7 +41,7 @@ from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
 from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
 from starburst.store.statements import FACT_BODY, fact_body, many, replace
-from starburst.store.transactions import ask, transaction
+from starburst.store.transactions import Asks, transaction
 from starburst.store.user_requests import UserRequest, ask_edits, user_request
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ LIVE_INSTANCES = [
 
 _insert_requests = insert(requests)
 _OLDEST_REQUESTS = "SELECT seq, kind, job_id, body FROM requests ORDER BY seq LIMIT :most"
+_WORKLOAD = "SELECT workload FROM jobs WHERE id = :id"
+_ANY_ARRAY = "SELECT 1 FROM arrays LIMIT 1"
 _insert_jobs = insert(jobs)
 _update_job = update(jobs).where(jobs.c.id == bindparam("job_id"))
 _insert_events = insert(events)
@@ -93,6 +95,7 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._readers = readers(engine)
+        self._asks = Asks(self._readers)
         self._thread = SerialThread("store")
         self._watch = watch(engine)
         #: A step of which it is not known whether it is stored, and the name of its write.
@@ -115,6 +118,7 @@ class Store:
         """Close the database, once the calls handed to `in_order` are done."""
         self._thread.close()
         self._watch.close()
+        self._asks.close()
         dispose(self._readers)
         dispose(self._engine)
 
@@ -140,12 +144,12 @@ class Store:
     def ask(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
         """The rows of one statement in plain SQL, such as `:name` for a value. Thread-safe.
 
-        In SQLite this takes a quarter of the time of `read` with that statement.
+        In SQLite this takes a fraction of the time of `read` with that statement.
 
         Raises:
             UnusableError: as of `read`.
         """
-        return ask(self._readers, statement, values)
+        return self._asks.ask(statement, values)
 
     @property
     def dialect(self) -> str:
@@ -244,6 +248,8 @@ class Store:
 
     def array_jobs(self, most: int, room: Room, asked: Iterable[str] = (), before: float = inf) -> ArrayJobs:
         """Jobs of arrays that no step has taken up; see `arrays.take`."""
+        if not self.ask(_ANY_ARRAY, {}):
+            return ArrayJobs([], [], {}, {})
         with self.read() as conn:
             return arrays.take(conn, most, room, asked, before)
 
@@ -251,6 +257,13 @@ class Store:
         """The submission with this id, whether the scheduler has taken it up or not."""
         with self.read() as conn:
             return user_requests.submission(conn, job_id)
+
+    def workload(self, job_id: str) -> Workload | None:
+        """The workload of a job, whether the scheduler has taken it up or not."""
+        if found := self.ask(_WORKLOAD, {"id": job_id}):
+            return codec.decode(Workload, found[0][0])
+        submission = self.submission(job_id)
+        return None if submission is None else submission.workload
 
     def submissions(self, job_ids: Sequence[str]) -> dict[str, Submission]:
         """The submissions of jobs that the scheduler has taken up, by id."""

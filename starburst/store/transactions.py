@@ -11,6 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from starburst.store.databases import sqlite
 from starburst.store.databases.beginning import begin
+from starburst.store.databases.sqlite_asks import SqliteAsks
 from starburst.store.engine import took_effect
 from starburst.store.errors import BusyError, LostError
 
@@ -35,19 +36,32 @@ def transaction(engine: Engine, *, writes: bool = False) -> Iterator[Connection]
             raise
 
 
-def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
-    """The rows of one statement in plain SQL, which is a transaction by itself.
+class Asks:
+    """Runs single statements in plain SQL, each a transaction by itself; thread-safe."""
 
-    Raises:
-        UnusableError: as of `transaction`.
-    """
-    if engine.dialect.name != "sqlite":
-        with transaction(engine) as conn:
-            return ask_within(conn, statement, values)
-    try:
-        return sqlite.ask(engine, statement, values)
-    except PoolTimeoutError:
-        raise _all_in_use(engine) from None
+    def __init__(self, engine: Engine) -> None:
+        """`engine` reads; in SQLite one connection more than it has is open as long as this is."""
+        self._engine = engine
+        self._on_file = None if sqlite.path_of(engine) is None else SqliteAsks(engine)
+
+    def ask(self, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        """The rows.
+
+        Raises:
+            UnusableError: as of `transaction`.
+        """
+        if self._on_file is None:
+            with transaction(self._engine) as conn:
+                return ask_within(conn, statement, values)
+        try:
+            return self._on_file.ask(statement, values)
+        except PoolTimeoutError:
+            raise _all_in_use(self._engine) from None
+
+    def close(self) -> None:
+        """Close the connection; a later statement opens it again."""
+        if self._on_file is not None:
+            self._on_file.close()
 
 
 def ask_within(conn: Connection, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:

@@ -31,6 +31,10 @@ class JobIntake(AdoptionPort):
         """The submission with this id."""
         return self._store.submission(job_id)
 
+    def workload(self, job_id: str) -> Workload | None:
+        """The workload of the submission with this id."""
+        return self._store.workload(job_id)
+
     def record(self, job_id: str) -> JobRecord | None:
         """The record of a job, ended or not; None if the scheduler has not taken it up yet."""
         return self._scheduler.state.jobs.get(job_id) or queries.record(self._store, job_id)

@@ -125,8 +125,8 @@ class KubernetesCluster:
         )
 
     def _restarts(self, job_id: str) -> bool:
-        submission = self._desk.submission(job_id)
-        return submission is not None and restarts_in_place(submission.workload)
+        workload = self._desk.workload(job_id)
+        return workload is not None and restarts_in_place(workload)
 
     async def watch(self, report: Report) -> None:
         """See `RunSite`."""
@@ -231,9 +231,9 @@ class KubernetesCluster:
         namespaces = {*self._options.tenancy.all_namespaces(), *self._namespaces}
         namespaces.update(adopted.namespace for adopted in self._desk.adopted().values())
         for job_id in self._desk.on_cluster():
-            submission = self._desk.submission(job_id)
-            if submission is not None:
-                namespaces.add(namespace_of(submission.workload, self._options.tenancy.namespace))
+            workload = self._desk.workload(job_id)
+            if workload is not None:
+                namespaces.add(namespace_of(workload, self._options.tenancy.namespace))
         return namespaces
 
     async def _reached(self) -> tuple[Api, Features]:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, event
 from sqlalchemy.exc import DBAPIError
 
 from starburst.store.databases.beginning import writes
@@ -61,7 +61,8 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
         try:
             for pragma in pragmas:
                 connection.execute(f"PRAGMA {pragma}").close()
-            _make_wal(connection, busy_ms)
+            if not reads:
+                _make_wal(connection, busy_ms)
         except sqlite3.Error:
             connection.close()  # the pool forgets it
             raise
@@ -74,14 +75,26 @@ def set_up(engine: Engine, busy_ms: int, *, reads: bool = False) -> None:
 
 def ask(engine: Engine, statement: str, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
     """The rows of one statement in plain SQL, which is a transaction by itself."""
-    try:
-        connection = engine.raw_connection()
-    except (sqlite3.Error, MemoryError) as error:
-        raise _failure(error, engine, statement, values) from None
+    connection = _lent(engine, statement, values)
     try:
         return ask_on(connection, engine, statement, values)
     finally:
         connection.close()
+
+
+def detached(engine: Engine, statement: str, values: Mapping[str, object]) -> sqlite3.Connection:
+    """A connection with the settings of an engine, which its pool does not know; for a statement."""
+    connection = _lent(engine, statement, values)
+    connection.detach()
+    own: Any = connection.dbapi_connection
+    return cast(sqlite3.Connection, own)
+
+
+def _lent(engine: Engine, statement: str, values: Mapping[str, object]) -> PoolProxiedConnection:
+    try:
+        return engine.raw_connection()
+    except (sqlite3.Error, MemoryError) as error:
+        raise _failure(error, engine, statement, values) from None
 
 
 def ask_on(
@@ -124,19 +137,29 @@ class FileWatch:
     def __init__(self, engine: Engine) -> None:
         """`engine` has one connection: the counter is relative to that."""
         self._engine = engine
+        self._connection: sqlite3.Connection | None = None
 
     def version(self) -> int:
         """A number that changes when another connection writes.
 
-        It is asked for ten times a second, so it goes past SQLAlchemy, and without a transaction.
+        It is asked for ten times a second, so it goes past SQLAlchemy and its pool, also while another thread
+        writes: SQLite lets threads take turns.
         """
-        connection = self._engine.raw_connection()
         try:
-            return int(connection.cursor().execute("PRAGMA data_version").fetchone()[0])
+            try:
+                return self._ask()
+            except sqlite3.ProgrammingError:  # the pool has closed it, and another one is in its place
+                self._connection = None
+                return self._ask()
         except (sqlite3.Error, MemoryError) as error:
             raise trouble(error, path_of(self._engine)) or error from None
-        finally:
-            connection.close()
+
+    def _ask(self) -> int:
+        if self._connection is None:
+            lent = self._engine.raw_connection()
+            self._connection = cast(sqlite3.Connection, lent.dbapi_connection)
+            lent.close()
+        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -51,6 +51,10 @@ class FakeDesk:
     def submission(self, job_id: str) -> Submission | None:
         return self.submissions.get(job_id)
 
+    def workload(self, job_id: str) -> Workload | None:
+        found = self.submissions.get(job_id)
+        return None if found is None else found.workload
+
     def record(self, job_id: str) -> JobRecord | None:
         self.asked.append(job_id)
         return self.records.get(job_id)

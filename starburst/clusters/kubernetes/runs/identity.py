@@ -107,16 +107,16 @@ class RunIdentity:
         Raises:
             LookupError: the store has no such job, or not yet.
         """
-        submission = self._desk.submission(job_id)
-        if submission is None:
+        workload = self._desk.workload(job_id)
+        if workload is None:
             raise LookupError(job_id)
-        return namespace_of(submission.workload, self._namespace)
+        return namespace_of(workload, self._namespace)
 
     def _is_made_anew(self, view: JobView | PodView, job_id: str) -> bool:
-        submission = self._desk.submission(job_id)
-        if submission is None:
+        workload = self._desk.workload(job_id)
+        if workload is None:
             return True  # nothing is known of it, and nothing is done about it
-        known, kind = submission.workload.adopted, "Job" if isinstance(view, JobView) else "Pod"
+        known, kind = workload.adopted, "Job" if isinstance(view, JobView) else "Pod"
         return known is not None and (known.kind, known.namespace, known.name) == (kind, *view.key)
 
 
