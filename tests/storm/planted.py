@@ -80,7 +80,7 @@ PLANTED = {
         "starburst.store.store:Store._put",
         "[rows.action(item) for item in asked.values()]",
         "[]",
-        (28, 14, 0.125, ("killed", "crash-after-commit")),
+        (42, 14, 0.125, ("killed", "crash-after-commit")),
     ),
     "requests-not-taken": Planted(
         "a request stays in the store after its step",
@@ -137,7 +137,7 @@ PLANTED = {
         f"{_SKY}.lifecycle:live",
         "while starting is not None and not starting.done():",
         "while False:",
-        (34, 30, 0.1, ("regretted", "sky-slow")),
+        (43, 30, 0.1, ("regretted", "sky-slow")),
     ),
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
@@ -158,7 +158,7 @@ PLANTED = {
         "starburst.core.steps.machines:machines_lost",
         "state.do(TerminateInstance(instance.id))",
         "instance_gone(state, InstanceGone(instance.id, instance.requested_at, state.now))",
-        (15, 20, 0.125, ("ended-by-hand", "spot-taken")),
+        (7, 20, 0.125, ("ended-by-hand", "spot-taken")),
     ),
     "lost-machine-paid-for": Planted(
         "a machine that the cloud took from a gang is paid for until the gang has ended",
@@ -179,7 +179,7 @@ PLANTED = {
         f"{_SKY}.runs.run_table:RunTable.save",
         "save_run(self._context.journal, entry)",
         "pass",
-        (11, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
+        (1, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
     ),
     "array-rest-forgotten": Planted(
         "an array whose first jobs are taken up has no others",

@@ -48,8 +48,8 @@ from tests.storm.weather import Weather
 TWICE = (RunStarted, RunEnded, InstanceReady, InstanceGone, InstanceFailed)
 #: What is asked for in place of an action that was given up.
 UNDONE_BY = {"start": "stop", "launch": "terminate"}
-#: Twenty times the real terms of the leader's lease and more: a renewal is a write.
-TERMS = LeaseTerms(180.0, 120.0, 50.0, 20.0)
+#: Forty times the real terms of the leader's lease and more: a renewal is a write.
+TERMS = LeaseTerms(360.0, 240.0, 110.0, 90.0)
 #: Failures after which a run is broken off.
 HOPELESS = 3
 #: Bytes of the header of SQLite's write-ahead log, and of a frame of it: a page with its own header.
@@ -225,6 +225,7 @@ class SchedulerProcess:
     def let_go(stores: Sequence[Store]) -> None:
         """Close what they have open; they open it again when they are asked."""
         for store in stores:
+            store._asks.close()
             store._readers.dispose()
             store._engine.dispose()
 

@@ -23,7 +23,7 @@ from sqlalchemy import create_engine
 from starburst.app.reading import requests
 from starburst.clouds.sky.attendance import Activity
 from starburst.store.store import Store
-from tests.storm.loop import StormLoop
+from tests.storm.loop import StormLoop, nap
 from tests.storm.model.http import api_of_process, inline
 
 #: A Monday; windows of caps are those of the calendar.
@@ -31,17 +31,21 @@ START = 1_767_571_200.0
 #: Looks that in hours of virtual time mostly find nothing are this far apart instead; wall seconds.
 LOOKS = {
     "starburst.app.daemon.controller.POLL_S": 60.0,
-    "starburst.app.daemon.controller.REAP_S": 240.0,
+    "starburst.app.daemon.controller.REAP_S": 360.0,
     "starburst.app.daemon.controller.PRUNE_S": 4 * 3600.0,
     "starburst.app.daemon.cron_ticker.LOOK_S": 1800.0,
     "starburst.app.daemon.retention.ROUND_S": 4 * 3600.0,
+    "starburst.app.daemon.performer.LATER_S": 10.0,
+    "starburst.clusters.kubernetes.cluster.LOOK_FOR_KINDS_S": 1200.0,
     "starburst.clusters.kubernetes.runs.sweeper.SWEEP_S": 180.0,
     "starburst.clusters.kubernetes.adoption.offload_rights.ROUND_S": 600.0,
     "starburst.kube.reflector.WATCH_S": (1800, 3600),
     "starburst.kube.api.SILENCE_S": 4000.0,
     "starburst.clouds.sky.machines.liveness_watch.QUIET_S": 300.0,
-    "starburst.bus.outbox.POLL_S": 240.0,
-    "starburst.app.leadership.election.LOOK_S": 30.0,
+    "starburst.clouds.sky.prefetch.LOOK_S": 20.0,
+    "starburst.bus.outbox.POLL_S": 360.0,
+    "starburst.app.leadership.election.LOOK_S": 100.0,
+    "starburst.app.leadership.election.HANG_S": 200.0,
     "starburst.runs.fence.LOOK_S": 30.0,
 }
 #: Smaller here, as a run has few jobs: of an array some are taken up only when others are over.
@@ -120,6 +124,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
     changes: dict[str, Any] = {
         **LOOKS,
         **NUMBERS,
+        "asyncio.sleep": nap,
         "time.time": clock.time,
         "time.monotonic": clock.since_boot,
         "time.clock_gettime": clock.since_boot,
@@ -133,8 +138,8 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         "anyio.to_thread.run_sync": inline,
         "starburst.clouds.sky.attendance.PAUSES_S": {
             Activity.CHANGING: 5.0,
-            Activity.STEADY: 45.0,
-            Activity.NONE: 60.0,
+            Activity.STEADY: 60.0,
+            Activity.NONE: 120.0,
         },
         # It asks the server in a loop of its own, in a thread of the API.
         "starburst.app.jobs.submitting._taken_by_the_server": lambda _config, _answer, found: found,

@@ -50,6 +50,8 @@ class World(FakeServer):
         #: Every pod that ever ran: owner or own name, attempt, node.
         self.ran: list[tuple[str, str, str]] = []
         self._under_way: set[tuple[object, ...]] = set()
+        #: Resource versions of jobs that are over, by uid: nothing is to be done until they change.
+        self._at_rest: dict[str, str] = {}
         self._queue: asyncio.Queue[Object | bytes | None] = asyncio.Queue()
         #: Pods by the uid of their owner, and the version of the store that they are of.
         self._owned: tuple[int, dict[str, list[Object]]] = -1, {}
@@ -92,13 +94,16 @@ class World(FakeServer):
             while not self._queue.empty():
                 self._queue.get_nowait()
             for job in self.all(JOBS) if self.controller else ():
+                if self._at_rest.get(job["metadata"]["uid"]) == job["metadata"]["resourceVersion"]:
+                    continue
                 if "managedBy" in job["spec"] and "deletionTimestamp" not in job["metadata"]:
                     continue  # another controller's
                 with suppress(RefusedError):  # it changed under our hands: the change brings us back
                     self._keep_job(job)
             for pod in self.all(PODS):
-                with suppress(RefusedError):
-                    self._keep_pod(pod)
+                if not _over(pod) or "deletionTimestamp" in pod["metadata"]:
+                    with suppress(RefusedError):
+                        self._keep_pod(pod)
 
     # The Job controller.
 
@@ -127,6 +132,7 @@ class World(FakeServer):
             if ttl_s is not None and ("ttl", metadata["uid"], ttl_s) not in self._under_way:
                 self._under_way.add(("ttl", metadata["uid"], ttl_s))
                 asyncio.get_running_loop().call_later(ttl_s, self._take_away, job, ttl_s)
+            self._at_rest[metadata["uid"]] = metadata["resourceVersion"]
             return
         if "startTime" not in status:
             self._change(JOBS, job, {"status": {"startTime": metadata["creationTimestamp"]}})

@@ -44,7 +44,7 @@ async def leader_stopped(storm: Storm) -> bool:
     if not storm.process.is_up:
         return False
     storm.loop.suspend(life)
-    await asyncio.sleep(storm.weather.draw("leader-stopped").choice((20.0, 250.0, 900.0)))
+    await asyncio.sleep(storm.weather.draw("leader-stopped").choice((20.0, 450.0, 900.0)))
     storm.loop.resume(life)
     return True
 

@@ -12,7 +12,7 @@ import aiomqtt
 from tests.storm.weather import Weather
 
 #: From a publication to its acknowledgement, and between two looks whether the connection is there, seconds.
-ACK_S, LOOK_S = 0.05, 60.0
+ACK_S, LOOK_S = 0.05, 600.0
 
 
 class ModelBroker:
