@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from starburst.app.config.home import Home
-from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT, Naming
+from starburst.clouds.sky.machines.naming import CONTROLLER, Naming
 from starburst.store.listings import dashboard_queries, queries
 from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
@@ -114,14 +114,10 @@ class Deployment:
     # --- what there is -----------------------------------------------------------------------------------
 
     def alive(self) -> set[str]:
-        """Machines of this store that are billed, by the cloud's own word; no intent may have two."""
-        tagged = {vm: tags for vm, tags in billed().items() if tags.get(CONTROLLER) == self.tag}
-        self.seen |= tagged.keys()
-        intents = [tags.get(INTENT, "") for tags in tagged.values()]
-        twice = sorted({intent for intent in intents if intents.count(intent) > 1})
-        if twice and f"two machines for {twice}" not in self.wrong:
-            self.wrong.append(f"two machines for {twice}")
-        return set(tagged)
+        """Machines of this store that are billed, by the cloud's own word."""
+        tagged = {vm for vm, tags in billed().items() if tags.get(CONTROLLER) == self.tag}
+        self.seen |= tagged
+        return tagged
 
     def copies(self) -> list[Copy]:
         """Every copy of a job that ever ran."""

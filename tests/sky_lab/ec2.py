@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
+from itertools import pairwise
+from math import inf
 from typing import Any
 
 import boto3
@@ -12,6 +15,8 @@ import boto3
 from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT
 
 REGIONS = ("us-east-1", "us-west-2")
+#: The cloud's times are whole seconds.
+EXACT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,20 @@ def rented(tag: str) -> list[Instance]:
     """All that a store ever rented, by the label of its controller."""
     of_store = {"Name": f"tag:{CONTROLLER}", "Values": [tag]}
     return [_read(one) for region in REGIONS for one in _listed(region, of_store)]
+
+
+def made_twice(machines: Iterable[Instance], unanswered: Sequence[tuple[float, float]] = ()) -> Iterator[str]:
+    """Intents that had two instances at one time.
+
+    While answers of RunInstances are lost, `unanswered` from one time to another, SkyPilot itself asks again.
+    """
+    in_order = sorted(machines, key=lambda one: (one.intent, one.launched_at))
+    for first, second in pairwise(in_order):
+        at_once = first.intent == second.intent and second.launched_at < (first.ended_at or inf)
+        if at_once and not any(
+            began - EXACT_S <= first.launched_at <= ended + EXACT_S for began, ended in unanswered
+        ):
+            yield f"{second.intent} had {first.id} and {second.id} at one time"
 
 
 def billed() -> dict[str, dict[str, str]]:

@@ -14,7 +14,7 @@ from typing import Any
 from starburst.domain.job import Phase, is_over
 from starburst.runs.attempt_dir import log_path
 from tests.sky_lab.deployment import BrokenError, Deployment
-from tests.sky_lab.ec2 import REGIONS, ec2
+from tests.sky_lab.ec2 import REGIONS, ec2, made_twice, rented
 from tests.sky_lab.lab import kill_server, lab
 from tests.sky_lab.marks import BEATS, BEGIN, END, twins
 from tests.sky_lab.plan import Disturbance, Fate, Plan, What, When
@@ -181,6 +181,7 @@ class Round:
 
     def _check_copies(self) -> None:
         self.wrong += twins(self.at.copies())
+        self.wrong += made_twice(rented(self.at.tag))
 
     def _clear(self) -> None:
         """Whatever went wrong, the next round starts with nothing of this one."""

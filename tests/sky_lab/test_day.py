@@ -26,7 +26,7 @@ from tests.sky_lab.day.verdict import (
     stolen,
     wrong_copies,
 )
-from tests.sky_lab.ec2 import Instance
+from tests.sky_lab.ec2 import Instance, made_twice
 from tests.sky_lab.marks import Copy, copies_on, twins
 
 pytestmark = [pytest.mark.sky, pytest.mark.filterwarnings("ignore")]
@@ -108,6 +108,24 @@ def test_a_child_may_live_until_the_exit_of_its_job_is_noted_however_long_that_t
     file.write_text(json.dumps(asdict(Exit(0, None, ITSELF, "", 10.0, 50.0))))
     os.utime(file, (95.0, 95.0))
     assert may_live_until(file, 50.0) == 95.0 + NOTED_S
+
+
+@pytest.mark.parametrize(
+    ("second_at", "unanswered", "said"),
+    [
+        (50.0, [], "i-1 had a and b at one time"),
+        (100.0, [], ""),  # when the first one had ended
+        (50.0, [(5.0, 15.0)], ""),
+        (50.0, [(20.0, 60.0)], "i-1 had a and b at one time"),  # the first one's answer came
+    ],
+)
+def test_a_second_machine_of_an_intent_is_seen_unless_skypilot_never_heard_of_the_first(
+    second_at: float, unanswered: list[tuple[float, float]], said: str
+) -> None:
+    first = Instance("a", "i-1", "p3.8xlarge", True, 10.0, 100.0)
+    second = Instance("b", "i-1", "p3.8xlarge", True, second_at, None)
+    other = Instance("c", "i-2", "p3.8xlarge", True, 20.0, None)
+    assert "; ".join(made_twice([other, second, first], unanswered)) == said
 
 
 def test_a_bill_is_seconds_by_the_price_of_the_type() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,36 +126,6 @@ def test_a_machine_is_billed_for_its_clouds_seconds_though_our_clock_is_an_hour_
         vm.ended_at = wall() - 3600.0
         gone = await life.heard(InstanceGone)
         assert gone.ended_at - gone.launched_at == pytest.approx(vm.ended_at - vm.made_at)
-
-    play(tmp_path, story)
-
-
-@pytest.mark.parametrize("comes_up", [True, False], ids=["identified at its login", "found by its labels"])
-def test_all_instances_that_one_launch_made_are_billed(tmp_path: Path, comes_up: bool) -> None:
-    """SkyPilot gives an instance up in its launch and makes another one for the same intent."""
-
-    async def story(life: Life, sky: FakeSky) -> None:
-        await life.cloud.launch("i-1", OFFER)
-        while not sky.vms:
-            await asyncio.sleep(0.5)
-        (first,) = sky.vms
-        sky.server_up = comes_up
-        await asyncio.sleep(8)
-        first.ended_at = wall()
-        await asyncio.sleep(4)
-        second = replace(first, id="second", made_at=wall(), ended_at=None)
-        sky.vms.append(second)
-        if comes_up:
-            ready = await life.heard(InstanceReady)
-            assert ready.launched_at < second.made_at, "caps count both from now on"
-        await asyncio.sleep(300)
-        second.ended_at = wall()
-        sky.clusters_known.clear()
-        sky.server_up = True
-        gone = await life.heard(InstanceGone)
-        billed_s = sum(vm.ended_at - vm.made_at for vm in (first, second) if vm.ended_at is not None)
-        assert gone.ended_at - gone.launched_at == pytest.approx(billed_s)
-        assert gone.ended_at == second.ended_at
 
     play(tmp_path, story)
 

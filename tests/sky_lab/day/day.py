@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.sky_lab.day import verdict
 from tests.sky_lab.day.faults import TYPES, Undo
 from tests.sky_lab.day.plan import DayPlan, PlannedFault, PlannedJob
 from tests.sky_lab.deployment import BrokenError, Deployment
-from tests.sky_lab.ec2 import REGIONS, ec2, stops
+from tests.sky_lab.ec2 import REGIONS, ec2, made_twice, rented, stops
 from tests.sky_lab.lab import lab
 
 LOOK_S = 0.5
@@ -71,6 +72,8 @@ class Day:
     happened: set[str] = field(default_factory=set)
     _due: list[tuple[float, PlannedFault, Undo]] = field(default_factory=list)
     _silenced: set[str] = field(default_factory=set)
+    #: From when to when (epoch seconds) answers to launches were lost.
+    _unanswered: list[tuple[float, float]] = field(default_factory=list)
     _cancelled: set[str] = field(default_factory=set)
     _alive: set[str] = field(default_factory=set)
 
@@ -100,6 +103,7 @@ class Day:
             silenced = self._silenced | verdict.unheard(self.at)
             self.wrong.extend(verdict.wrong_jobs(self.at, self.jobs, silenced))
             self.wrong.extend(verdict.wrong_bills(self.at))
+            self.wrong.extend(made_twice(rented(self.at.tag), self._unanswered))
             self.wrong.extend(verdict.left_over(self.at))
             self.idle = verdict.idle(self.at)
         except (BrokenError, subprocess.SubprocessError, ClientError, BotoCoreError) as error:
@@ -149,6 +153,8 @@ class Day:
         for entry in [entry for entry in self._due if entry[0] <= time.monotonic()]:
             self._due.remove(entry)
             entry[2]()
+            if entry[1].fault.unanswered:
+                self._unanswered[-1] = self._unanswered[-1][0], time.time()
             self._say(f"over: {entry[1].fault.name}")
 
     def _go_wrong(self) -> None:
@@ -169,6 +175,8 @@ class Day:
         self.happened.add(planned.fault.name)
         if planned.fault.silences:
             self._silenced.add(vm)
+        if planned.fault.unanswered:
+            self._unanswered.append((time.time(), inf))
         self._due.append((time.monotonic() + planned.away_s, planned, undo))
         self._say(f"{planned.fault.name}{' of ' if vm else ''}{vm} for {planned.away_s:.0f} s")
 

@@ -36,6 +36,8 @@ class Fault:
     of_account: bool = False
     #: What ended on that machine may never be heard of.
     silences: bool = False
+    #: SkyPilot does not learn of the machines that it makes, and makes others.
+    unanswered: bool = False
 
 
 def _nothing() -> None:
@@ -187,7 +189,7 @@ FAULTS = (
     Fault("EC2 throttles", _aws("throttle"), of_account=True),
     Fault("credentials expired", _aws("auth"), of_account=True),
     Fault("EC2 is slow by 10 s", _aws("slow"), of_account=True),
-    Fault("answers of RunInstances lost", _aws("lost", "RunInstances")),
+    Fault("answers of RunInstances lost", _aws("lost", "RunInstances"), unanswered=True),
     Fault("answers of TerminateInstances lost", _aws("lost", "TerminateInstances")),
     Fault("sold out in every zone", _sold_out),
     Fault("API server killed", _server, (2.0, 15.0)),

@@ -42,6 +42,11 @@ TAKEN = (
     "SkyPilot has a cluster {} already, which is not in this home; if the home is an older copy of itself, "
     "that machine is ended after cloud.reap_after"
 )
+#: Why a machine is of no use of which SkyPilot has made more than it was asked for: it knows none then.
+TOO_MANY = (
+    "{} has {} machines in place of {}: SkyPilot asked the cloud again when an answer was lost; "
+    "all of them are ended and billed"
+)
 
 
 async def launch(machine: RentedMachine, observer: CloudObserver) -> None:
@@ -178,6 +183,8 @@ async def _log_in(machine: RentedMachine, observer: CloudObserver) -> None:
             await _vanished(machine, observer)
             return
         machine.first_listed(status)
+        if len(status.workers_at) >= machine.entry.nodes:
+            raise SkyError(TOO_MANY.format(cluster, 1 + len(status.workers_at), machine.entry.nodes))
         if machine.entry.access is None or len(machine.entry.workers) != machine.entry.nodes - 1:
             raise SkyError(f"{cluster} is up and SkyPilot does not say how to log in")
         try:

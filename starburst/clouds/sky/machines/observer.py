@@ -53,8 +53,9 @@ class CloudObserver:
     async def identify(self, machine: RentedMachine, status: ClusterStatus) -> None:
         """Learn which instance a machine is, if its cloud describes it; of several all or none.
 
-        Only an instance that the cloud has described once is asked for by its id later: before, an answer
-        "no such instance" could mean that these credentials do not see it.
+        Further instances of the intent that live are ended first: SkyPilot does not know them. Only an
+        instance that the cloud has described once is asked for by its id later: before, an answer "no such
+        instance" could mean that these credentials do not see it.
         """
         if status.at is None or len(status.workers_at) != machine.entry.nodes - 1:
             return
@@ -68,11 +69,14 @@ class CloudObserver:
             machine.unnamed = True
             return
         self._note_answer()
-        if all(one.presence is Presence.RUNNING for one in seen):
-            machine.entry.at, *machine.entry.workers_at = [one.at for one in seen]
-            machine.book(seen, others)
-            for one in () if machine.entry.spot else seen:  # spot instances are terminated in any case
-                await self._terminate_on_shutdown(machine, one.at)
+        if any(one.presence is not Presence.RUNNING for one in seen):
+            return
+        if any([await self._ended(machine, one) for one in others if one.presence is Presence.RUNNING]):
+            return  # until when they are billed is known at a later look
+        machine.entry.at, *machine.entry.workers_at = [one.at for one in seen]
+        machine.book(seen, others)
+        for one in () if machine.entry.spot else seen:  # spot instances are terminated in any case
+            await self._terminate_on_shutdown(machine, one.at)
 
     async def _others(self, machine: RentedMachine, seen: Sequence[Observation]) -> list[Observation]:
         """Further instances that this intent made: SkyPilot gave them up in its launch."""
@@ -81,6 +85,18 @@ class CloudObserver:
             return [one for one in await self._labelled(machine) if one.at.instance not in known]
         except ValueError:  # not an offer: it was not launched by us
             return []
+
+    async def _ended(self, machine: RentedMachine, other: Observation) -> bool:
+        """End a further instance of an intent; whether the cloud takes that order."""
+        try:
+            with anyio.fail_after(MEET_S):
+                await self._clouds.end(other.at)
+        except (SkyError, TimeoutError) as error:
+            why = str(error) or "no answer"
+            log.error("second-instance-lives", instance=machine.id, at=other.at.instance, error=why)
+            return False
+        log.warning("second-instance-ended", instance=machine.id, at=other.at.instance)
+        return True
 
     async def _terminate_on_shutdown(self, machine: RentedMachine, at: InstanceRef) -> None:
         """Have an instance that shuts itself down terminated rather than stopped."""
