@@ -137,29 +137,20 @@ class FileWatch:
     def __init__(self, engine: Engine) -> None:
         """`engine` has one connection: the counter is relative to that."""
         self._engine = engine
-        self._connection: sqlite3.Connection | None = None
 
     def version(self) -> int:
         """A number that changes when another connection writes.
 
-        It is asked for ten times a second, so it goes past SQLAlchemy and its pool, also while another thread
-        writes: SQLite lets threads take turns.
+        It is asked for ten times a second, so it goes past SQLAlchemy, and without a transaction. It has the
+        connection for itself: of one that another thread uses the driver takes errors of either for both's.
         """
+        connection = self._engine.raw_connection()
         try:
-            try:
-                return self._ask()
-            except sqlite3.ProgrammingError:  # the pool has closed it, and another one is in its place
-                self._connection = None
-                return self._ask()
+            return int(connection.cursor().execute("PRAGMA data_version").fetchone()[0])
         except (sqlite3.Error, MemoryError) as error:
             raise trouble(error, path_of(self._engine)) or error from None
-
-    def _ask(self) -> int:
-        if self._connection is None:
-            lent = self._engine.raw_connection()
-            self._connection = cast(sqlite3.Connection, lent.dbapi_connection)
-            lent.close()
-        return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+        finally:
+            connection.close()
 
     def close(self) -> None:
         """There is nothing to end."""

@@ -42,7 +42,7 @@ TAKEN = (
     "SkyPilot has a cluster {} already, which is not in this home; if the home is an older copy of itself, "
     "that machine is ended after cloud.reap_after"
 )
-#: Why a machine is of no use of which SkyPilot has made more than it was asked for: it knows none then.
+#: Why a launch has failed of which SkyPilot lists more machines than it was asked for.
 TOO_MANY = (
     "{} has {} machines in place of {}: SkyPilot asked the cloud again when an answer was lost; "
     "all of them are ended and billed"
