@@ -23,8 +23,8 @@ from starburst.store.listings.row_types import JobRow
 from starburst.store.statements import rows_with
 from starburst.store.store import ENDED_JOBS, Store
 
-#: Largest number of log rows, or of jobs to clear, per batch.
-BATCH = 200
+#: Largest number of log rows, or of jobs to clear, per batch; a connection that fails costs one batch.
+BATCH = 50
 #: Wall seconds between polls of a log without new rows.
 POLL_S = 0.2
 #: Key of the fact that holds the broker's cursor.

@@ -238,7 +238,8 @@ class FakeSky:
         vm.settle(now)
         starts = [name for name in payload.get("starts", ()) if name in vm.tasks]
         troubles = {name: vm.start(vm.tasks[name], now) for name in starts}
-        ranks = {name: look_at(vm.tasks.get(name), seen) for name, seen in payload.get("look", {}).items()}
+        looks = payload.get("look", {})
+        ranks = {name: look_at(vm.tasks.get(name), seen, vm.waits) for name, seen in looks.items()}
         for one in ranks.values():
             if one["exit"] is not None:
                 one["exit"] = {**one["exit"], "ended_at": one["exit"]["ended_at"] + self.clock_off_s}

@@ -79,6 +79,8 @@ class Vm:
     files: dict[str, Path] = field(default_factory=dict)
     #: Images with the seconds of their pull, and the logins that came with them.
     images: dict[str, float | None] = field(default_factory=dict)
+    #: Why nothing that is started runs yet, as when an image is pulled.
+    waits: str = ""
     #: Why it does not keep jobs apart.
     together: str = ""
     logins: dict[str, Any] = field(default_factory=dict)
@@ -100,7 +102,7 @@ class Vm:
         """Begin a task; why that is not possible now, or ""."""
         if task.began_at is not None or task.exit is not None:
             return ""
-        if self.refuses:
+        if self.refuses or self.waits:
             return self.refuses
         gpus = int(task.spec["gpus"])
         taken = {gpu for other in self.tasks.values() if other.exit is None for gpu in other.gpus}
@@ -111,15 +113,17 @@ class Vm:
         return ""
 
 
-def look_at(task: Task | None, seen: int | None) -> dict[str, Any]:
+def look_at(task: Task | None, seen: int | None, waits: str = "") -> dict[str, Any]:
     if task is None:
         task = Task({})
-    began = task.began_at is not None or task.exit is not None
+    waits = "" if task.began_at is not None or task.exit is not None else waits
+    began = bool(waits) or task.began_at is not None or task.exit is not None
     text = base64.b64encode(zlib.compress(task.log[seen or 0 :])).decode()
     started = task.began_at is not None
     over = task.exit is not None
     state = {"known": bool(task.spec), "began": began, "started": started, "over": over}
-    return {**state, "exit": task.exit, "log": text, "more": False, "trouble": "", "report": None}
+    rest = {"exit": task.exit, "log": text, "more": False, "trouble": "", "report": None, "waits": waits}
+    return {**state, **rest}
 
 
 def exit_of(code: int | None, ended_by: str, at: float) -> dict[str, Any]:

@@ -262,13 +262,15 @@ def test_a_container_takes_its_command_and_settings_anew() -> None:
         "env": {"STARBURST_RANK": "0", "URL": "db://$(PASSWORD)"},
         "docker": {"name": "n", "image": made["image"], "options": made["options"]},
     }
-    values = RuntimeValues({"LR": "0.1", "PEM": "a\nb"}, {"URL": "db://s3cret"}, ("new", "--lr=0.1"))
-    found = filled(spec, values)
+    plain, secret = {"LR": "0.1", "PEM": "a\nb"}, {"URL": "db://s3cret"}
+    found = filled(spec, RuntimeValues(plain, secret, ("new", "--lr=0.1"), logins=(("ann", "w0rd"),)))
     assert found["docker"]["rest"] == ["--workdir=/w", "--entrypoint=new", "--", "me/train", "--lr=0.1"]
     assert found["docker"]["env_file"].splitlines()[:2] == ["LR=0.1", "STARBURST_RANK=0"]
     assert found["docker"]["env"] == {"PEM": "a\nb"}
     assert found["secrets"] == {"URL": "db://s3cret"}
     assert "s3cret" not in str({key: value for key, value in found.items() if key != "secrets"})
+    assert found["logins"] == [{"registry": "docker.io", "username": "ann", "password": "w0rd"}]
+    assert "w0rd" not in str({key: value for key, value in found.items() if key != "logins"})
 
 
 def test_a_secret_cannot_change_the_settings_of_the_container_engine() -> None:
