@@ -25,6 +25,7 @@ from tests.sky_lab import bare
 from tests.sky_lab.bare import SCRIPT
 from tests.sky_lab.containers import boxed
 from tests.sky_lab.lab import Life, job, lab, vm_at
+from tests.sky_lab.through import through_starburst
 
 #: Jobs that are started one after the other on a machine that is there; BARE by SkyPilot alone.
 WARM, BARE = 6, 3
@@ -105,4 +106,6 @@ async def measure(home: Path) -> None:
 
 if __name__ == "__main__":
     by_skypilot_alone()
+    for what, seconds in through_starburst(Path(sys.argv[1]) / "through"):
+        say(what, seconds)
     asyncio.run(measure(Path(sys.argv[1])))
