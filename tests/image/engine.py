@@ -6,7 +6,6 @@ registry: another Python, the same steps.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import time
@@ -14,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.image.packages import install
 from tests.kube.lab import skip
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def _wheel() -> str:
 @contextmanager
 def engine(directory: Path) -> Iterator[Engine]:
     """One that keeps all of its state in a directory; its containers end with it."""
-    _install()
+    install(PACKAGES, "dockerd", "debootstrap")
     host = f"unix://{directory}/docker.sock"
     command = ["dockerd", "--data-root", f"{directory}/data", "--exec-root", f"{directory}/exec", "-H", host]
     command += ["--pidfile", f"{directory}/pid", "--iptables=false", "--bridge=none"]
@@ -121,18 +121,3 @@ def engine(directory: Path) -> Iterator[Engine]:
         process.wait(60)
         for mounted in (directory / "exec" / "netns").glob("*"):  # the host's network, of its containers
             subprocess.run(["umount", mounted], check=True, timeout=60)
-
-
-def _install() -> None:
-    if os.geteuid() != 0:
-        skip("a container engine needs root")
-    if shutil.which("dockerd") and shutil.which("debootstrap"):
-        return
-    if shutil.which("apt-get") is None:
-        skip("there is no dockerd or no debootstrap, and no apt-get to install them with")
-    install = ["apt-get", "install", "-y", "--no-install-recommends", *PACKAGES]
-    try:
-        subprocess.run(["apt-get", "update"], capture_output=True, timeout=120, check=True)
-        subprocess.run(install, capture_output=True, timeout=600, check=True)
-    except subprocess.SubprocessError as error:
-        skip(f"Debian's {' '.join(PACKAGES)} cannot be installed: {error}")
