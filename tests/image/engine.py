@@ -13,13 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.image.packages import install
+from tests.image.packages import DOCKER, install
 from tests.kube.lab import skip
 
 ROOT = Path(__file__).parents[2]
 IMAGE = "starburst:test"
 BASE = "local/python:test"
-PACKAGES = ("docker.io", "debootstrap")
 #: What it is to have beside a minimal Debian, and the release.
 SUITE, INCLUDED = "bookworm", "python3-minimal,python3-pip,ca-certificates"
 #: How this machine reaches the index of packages: its base has it, too.
@@ -99,7 +98,7 @@ def _wheel() -> str:
 @contextmanager
 def engine(directory: Path) -> Iterator[Engine]:
     """One that keeps all of its state in a directory; its containers end with it."""
-    install(PACKAGES, "dockerd", "debootstrap")
+    install(*DOCKER)
     host = f"unix://{directory}/docker.sock"
     command = ["dockerd", "--data-root", f"{directory}/data", "--exec-root", f"{directory}/exec", "-H", host]
     command += ["--pidfile", f"{directory}/pid", "--iptables=false", "--bridge=none"]

@@ -1,4 +1,4 @@
-"""Debian's packages for the tests of container engines."""
+"""Debian's packages for the tests of container engines; as a program it has all of them on the machine."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from collections.abc import Sequence
 
 from tests.kube.lab import skip
 
+#: What engines need, and the programs by which they are known to be there.
+DOCKER = (("docker.io", "debootstrap"), ("dockerd", "debootstrap"))
+PODMAN = (("podman", "runc", "busybox-static"), ("/usr/bin/podman", "/usr/sbin/runc", "/bin/busybox"))
 
-def install(packages: Sequence[str], *programs: str) -> None:
+
+def install(packages: Sequence[str], programs: Sequence[str]) -> None:
     """Have these programs on the machine, by these packages; else the test is skipped (in CI it fails)."""
     if os.geteuid() != 0:
         skip("a container engine needs root")
@@ -24,3 +28,8 @@ def install(packages: Sequence[str], *programs: str) -> None:
         subprocess.run(install_, capture_output=True, timeout=600, check=True)
     except subprocess.SubprocessError as error:
         skip(f"Debian's {' '.join(packages)} cannot be installed: {error}")
+
+
+if __name__ == "__main__":
+    install(*DOCKER)
+    install(*PODMAN)

@@ -8,10 +8,11 @@ import subprocess
 from pathlib import Path
 from resource import RLIMIT_NOFILE, RLIMIT_NPROC, getrlimit
 
-from tests.image.packages import install
+from tests.image.packages import PODMAN, install
 
-PACKAGES = ("podman", "crun", "busybox-static")
-PODMAN, BUSYBOX = "/usr/bin/podman", "/bin/busybox"
+PROGRAM, RUNC, BUSYBOX = PODMAN[1]
+#: Open files and processes of a container.
+LIMIT = 16_384
 IMAGE = "localhost/busybox:test"
 #: What the image has beside busybox by its own name.
 APPLETS = ("sh", "cat", "sleep", "seq", "stat", "tail", "id", "kill", "true", "df", "nproc", "grep")
@@ -21,24 +22,17 @@ class Podman:
     """One that nobody else uses; `script` calls it, as a program of the name podman."""
 
     def __init__(self, directory: Path) -> None:
-        install(PACKAGES, PODMAN, BUSYBOX)
+        install(*PODMAN)
         self._directory = directory
-        # Its own default may be above what the tests' machine allows.
-        files, processes = (getrlimit(which)[1] for which in (RLIMIT_NOFILE, RLIMIT_NPROC))
+        # Its own defaults are above what a machine of tests may allow.
+        files, processes = (min(LIMIT, getrlimit(which)[1]) for which in (RLIMIT_NOFILE, RLIMIT_NPROC))
         limits = [f"nofile={files}:{files}", f"nproc={processes}:{processes}"]
         (directory / "containers.conf").write_text(f"[containers]\ndefault_ulimits = {limits}\n")
-        options = ("--root", str(directory / "storage"), "--runroot", str(directory / "run"))
-        settings = ("/usr/bin/env", f"CONTAINERS_CONF={directory}/containers.conf")
-        self._command = (
-            *settings,
-            PODMAN,
-            *options,
-            "--storage-driver",
-            "vfs",
-            "--cgroup-manager",
-            "cgroupfs",
-        )
-        self.script = f'exec {" ".join(self._command)} --events-backend none "$@"\n'
+        settings = f"/usr/bin/env CONTAINERS_CONF={directory}/containers.conf"
+        state = f"--root {directory}/storage --runroot {directory}/run --storage-driver vfs"
+        rest = f"--runtime {RUNC} --cgroup-manager cgroupfs --events-backend none"
+        self._command = f"{settings} {PROGRAM} {state} {rest}".split()
+        self.script = f'exec {" ".join(self._command)} "$@"\n'
 
     def ask(self, *words: str) -> str:
         """What a call prints that must succeed."""

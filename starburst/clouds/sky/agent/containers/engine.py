@@ -125,7 +125,10 @@ def find_engine(seconds: float = ASK_S) -> Engine:
         if shutil.which(program) is None:
             continue
         for prefix in _prefixes(program):
-            engine = Engine(_maker(program), (*prefix, program))
+            name = _maker(program)
+            # What podman warns of would stand in the output of tasks.
+            quiet = ("--log-level=error",) if name == "podman" else ()
+            engine = Engine(name, (*prefix, program, *quiet))
             try:
                 engine.ask("version", seconds=seconds)
                 return engine

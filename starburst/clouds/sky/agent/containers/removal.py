@@ -53,7 +53,7 @@ def remove(engine: Engine, name: str) -> bool:
         EngineSilentError: the engine does not answer.
     """
     try:
-        engine.ask("rm", "-f", name, seconds=REMOVE_S)
+        engine.ask(*_removal(engine), name, seconds=REMOVE_S)
     except EngineError as error:
         return any(phrase in str(error).lower() for phrase in _NONE)
     return True
@@ -65,7 +65,12 @@ def remove_all() -> None:
         engine = find_engine()
         names = [name for name, _ in labelled(engine)]
         if names:
-            engine.ask("rm", "-f", *names, seconds=ACT_S)
+            engine.ask(*_removal(engine), *names, seconds=ACT_S)
+
+
+def _removal(engine: Engine) -> list[str]:
+    """The command that kills and removes containers; podman would first stop them, for ten seconds."""
+    return ["rm", "-f", *(["-t", "0"] if engine.name == "podman" else [])]
 
 
 def labelled(engine: Engine) -> list[tuple[str, str]]:
