@@ -183,7 +183,7 @@ class SkyCloud:
             if machine.entry.is_over:  # also if Starburst ended before its runs were told
                 self._runs.machine_gone(machine.id)
             if machine.answers is not None:
-                self._context.report(reachability(machine.id, answers=machine.answers))
+                self._context.report(reachability(machine, answers=machine.answers))
         known = self._runs.list_all()
         self._context.report(SiteSynced(Site.CLOUD, known, frozenset(self.machines)))
 

@@ -110,15 +110,18 @@ class CloudObserver:
             log.warning("shut-down-only-stops-it", instance=machine.id, why=why)
 
     async def describe(self, machine: RentedMachine) -> Observation | None:
-        """What its cloud says of a machine by its id; None if the id is unknown or the cloud does not say.
+        """What its cloud says of a machine by its id, or by our labels; None if the cloud does not say.
 
         Of several machines, those that have ended while others run are lost (`RentedMachine.lose`); then what
         it says of the one that is worst off of the others.
         """
         try:
+            if not machine.entry.instances:
+                return await self._found(machine)
             seen = await self._sightings(machine, machine.nodes)
         except SkyError as error:
-            log.warning("cloud-not-asked", instance=machine.id, error=str(error))
+            if machine.entry.instances or not machine.unnamed:
+                log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return None
         ended = {node: one for node, one in seen.items() if one.presence in ENDS}
         others_run = any(one.presence is Presence.RUNNING for one in seen.values())
@@ -128,6 +131,21 @@ class CloudObserver:
                 await self._end_stopped(one)
         left = [one for node, one in seen.items() if node in machine.nodes]
         return min(left, key=lambda one: WORST_FIRST.index(one.presence), default=None)
+
+    async def _found(self, machine: RentedMachine) -> Observation | None:
+        """What its cloud says of a machine that it has never described, found by our labels.
+
+        None if it finds none, or if the machine answers though all that it finds are over: these were given up
+        in the launch, and the cloud does not find the one that took their place.
+        """
+        try:
+            found = await self._search(machine)
+        except ValueError:  # not an offer: it was not launched by us
+            return None
+        running = next((one for one in found if one.presence is Presence.RUNNING), None)
+        if running is not None or not found or await machine.responds():
+            return running
+        return min(found[-machine.entry.nodes :], key=lambda one: WORST_FIRST.index(one.presence))
 
     async def _end_stopped(self, seen: Observation) -> None:
         """End a lost machine that is only stopped; what takes no such order ends with the others."""
