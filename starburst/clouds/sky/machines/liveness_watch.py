@@ -1,8 +1,8 @@
 """Watches whether machines that are up live, and whether SkyPilot knows of them.
 
-A look asks the clouds for the instances by their ids, or by our labels while no id is known; only for machines
-whose cloud does not answer does it have SkyPilot refresh its listing, and of our clusters only. If SkyPilot's listing misses machines that live,
-its state is lost: that is logged, and ends nothing.
+A look asks the clouds for the instances by their ids, or by our labels while no id is known; only for
+machines whose cloud does not answer does it have SkyPilot refresh its listing, and of our clusters only. If
+SkyPilot's listing misses machines that live, its state is lost: that is logged, and ends nothing.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LivenessWatch:
         if liveness is Liveness.GONE and seen is None:
             # By its labels its cloud may still find it, and say when it ended: the bill is until then.
             found = await self._observer.instances_of(machine)
-            if any(one.presence is Presence.RUNNING for one in found):
+            if any(one.presence is Presence.RUNNING for one in found or ()):
                 liveness = Liveness.LIVES
         if not machine.takes_runs:  # its end was requested meanwhile
             return
