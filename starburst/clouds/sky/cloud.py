@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
+import structlog
+
 from starburst.aio import Debounce
 from starburst.clouds.sky.access.ports import ClusterState, ClusterStatus
 from starburst.clouds.sky.attendance import reachability
@@ -20,6 +22,7 @@ from starburst.clouds.sky.machines.entry import MachineEntry, load_recent_machin
 from starburst.clouds.sky.machines.liveness_watch import LivenessWatch
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.machines.observer import CloudObserver
+from starburst.clouds.sky.offers import CatalogError
 from starburst.clouds.sky.prefetch import ImagePrefetch
 from starburst.clouds.sky.runs.exchange import Exchanges
 from starburst.clouds.sky.runs.run_table import Activity, RunTable
@@ -29,8 +32,11 @@ from starburst.domain.job import Site
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import unwatched
 
-#: Wall seconds between reads of the offers, and between exchanges that nudges bring about.
-OFFERS_S, NUDGE_S = 3600.0, 2.0
+log = structlog.get_logger()
+
+#: Wall seconds between reads of the offers; until the next one while they could never be read; and between
+#: exchanges that nudges bring about.
+OFFERS_S, RETRY_S, NUDGE_S = 3600.0, 60.0, 2.0
 
 _PHASES = {
     ClusterState.LAUNCHING: InstancePhase.LAUNCHING,
@@ -165,13 +171,13 @@ class SkyCloud:
         try:
             for machine in list(self.machines.values()):
                 self._resume(machine)  # exchanges begin now, whether SkyPilot and its catalogs answer or not
-            await self._report_offers()
+            known = await self._report_offers()
             await self._liveness.look_first()
             up = [machine for machine in self.machines.values() if machine.takes_runs]
             await asyncio.gather(*(machine.greeted.wait() for machine in up))
             self._report_all()
             self._context.tasks.ensure("machines", self._liveness.watch)
-            self._context.tasks.ensure("offers", self._refresh_offers)
+            self._context.tasks.ensure("offers", partial(self._refresh_offers, known))
             await self._context.tasks.until_failure()
         finally:
             self._context.report.listener = unwatched
@@ -187,10 +193,17 @@ class SkyCloud:
         known = self._runs.list_all()
         self._context.report(SiteSynced(Site.CLOUD, known, frozenset(self.machines)))
 
-    async def _report_offers(self) -> None:
-        self._context.report(OffersChanged(tuple(await self._offers())))
+    async def _report_offers(self) -> bool:
+        """Report what can be rented; not while no catalog can be read, which ends no machine."""
+        try:
+            offers = await self._offers()
+        except CatalogError as error:
+            log.warning("no-offers-yet", error=str(error), again_in_s=RETRY_S)
+            return False
+        self._context.report(OffersChanged(tuple(offers)))
+        return True
 
-    async def _refresh_offers(self) -> None:
+    async def _refresh_offers(self, known: bool) -> None:
         while True:
-            await asyncio.sleep(OFFERS_S)
-            await self._report_offers()
+            await asyncio.sleep(OFFERS_S if known else RETRY_S)
+            known = await self._report_offers()
