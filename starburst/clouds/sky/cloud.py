@@ -8,7 +8,7 @@ themselves (`attendance.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from functools import partial
 
 import structlog
@@ -21,7 +21,9 @@ from starburst.clouds.sky.lifecycle import live
 from starburst.clouds.sky.machines.entry import MachineEntry, load_recent_machines
 from starburst.clouds.sky.machines.liveness_watch import LivenessWatch
 from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.machines.naming import asked_at
 from starburst.clouds.sky.machines.observer import CloudObserver
+from starburst.clouds.sky.machines.twins import Twins
 from starburst.clouds.sky.offers import CatalogError
 from starburst.clouds.sky.prefetch import ImagePrefetch
 from starburst.clouds.sky.runs.exchange import Exchanges
@@ -60,6 +62,8 @@ class SkyCloud:
         self._observer = CloudObserver(context)
         self._liveness = LivenessWatch(context, self.machines, self._observer)
         self._prefetch = ImagePrefetch(context, self.machines, self._observer)
+        #: None before `watch`: a command that a person gives does not wait until a lease has passed.
+        self._twins: Twins | None = None
         self._nudges = Debounce(self._exchange_where_tasks_are, NUDGE_S)
 
     # --- runs --------------------------------------------------------------------------------------------
@@ -124,21 +128,33 @@ class SkyCloud:
                 self.machines[id_].renewal_due = True
 
     async def owned(self) -> list[Instance]:
-        """See `Cloud`. Machines of other controllers are named by their clusters."""
+        """See `Cloud`. Machines of other controllers, and of twins, are named by their clusters."""
         naming, machines = self._context.naming, self.machines.values()
         intended = {machine.cluster for machine in machines if not machine.entry.is_over}
         listing = [one for one in await self._context.sky.clusters() if naming.is_of_owner(one, intended)]
+        strangers = [status for status in listing if self._is_stranger(status)]
+        kept = set() if self._twins is None else await self._twins.rented(strangers)
         listed = {status.name for status in listing}
         unlisted = [machine for machine in machines if machine.takes_runs and machine.cluster not in listed]
         return [
-            *map(self._instance, listing),
+            *(self._instance(status, kept) for status in listing),
             *(self._known_instance(machine.entry, InstancePhase.READY) for machine in unlisted),
         ]
 
-    def _instance(self, status: ClusterStatus) -> Instance:
+    def _is_stranger(self, status: ClusterStatus) -> bool:
+        """Whether a cluster with our id is of no intent here, nor of a late launch of one that is over."""
+        id_ = self._context.naming.instance_id(status.name)
+        machine = self.machines.get(id_ or "")
+        if id_ is None or machine is None:
+            return id_ is not None
+        return machine.entry.is_over and asked_at(status) not in (None, int(machine.entry.asked_at))
+
+    def _instance(self, status: ClusterStatus, kept: Container[str]) -> Instance:
         naming, phase = self._context.naming, _PHASES[status.state]
         id_ = naming.instance_id(status.name)
-        if id_ is None:  # another controller's: only that one knows its lease, so it is left alone
+        if (
+            id_ is None or status.name in kept
+        ):  # another's: only that one knows its lease, so it is left alone
             whose = naming.controller_of(status)
             return Instance(status.name, "", phase, status.launched_at, controller=whose, nodes=status.nodes)
         machine = self.machines.get(id_)
@@ -168,6 +184,7 @@ class SkyCloud:
     async def watch(self, report: Report) -> None:
         """See `RunSite`."""
         self._context.report.listener = report
+        self._twins = self._twins or Twins(self._context)
         try:
             for machine in list(self.machines.values()):
                 self._resume(machine)  # exchanges begin now, whether SkyPilot and its catalogs answer or not
