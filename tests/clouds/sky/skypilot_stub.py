@@ -39,6 +39,7 @@ class Served:
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
         try:
+            await asyncio.sleep(0.02)
             return await asyncio.shield(self.of(request))
         finally:
             self.at_once -= 1
