@@ -270,7 +270,9 @@ class FakeSite:
         """Nobody looks here."""
 
     async def renew(self, instance_ids: list[str]) -> None:
-        self.world.leases.update(instance_ids)
+        machines = self.world.machines
+        ours = {id_ for id_, machine in machines.items() if machine.controller in (self.controller, "")}
+        self.world.leases.update(ours.intersection(instance_ids))
 
     async def owned(self) -> list[Instance]:
         self.world.settle(wall())

@@ -171,17 +171,6 @@ def test_an_unclaimed_machine_that_is_claimed_in_time_lives_on():
     run(main())
 
 
-def test_leases_are_renewed_every_round():
-    async def main() -> None:
-        cloud = a_cloud("i-1")
-        reaper = asyncio.create_task(a_reaper(cloud, lambda: {"i-1"}).rounds(PERIOD_S))
-        await asyncio.sleep(3.5 * PERIOD_S)
-        reaper.cancel()
-        assert cloud.world.leases == {"i-1": 4}
-
-    run(main())
-
-
 # --- machines of other stores --------------------------------------------------------------------------
 
 

@@ -140,14 +140,16 @@ class Reaper:
         """Renew the leases of claimed instances, which holds off their dead-man switches, and end instances
         according to the rules.
 
+        A cloud that lists its instances slowly, or not at all, holds up no renewal.
+
         Raises:
             Exception: the cloud could not be listed, leases not renewed, or the ledger not written.
         """
-        try:
-            found, now = await self._list()
-        except Exception:  # without a list nothing is ended, but leases of claimed instances must not expire
-            await self._renew(sorted(self._claimed()))
-            raise
+        known = sorted(self._claimed())
+        renewed, listed = await asyncio.gather(self._renew(known), self._list(), return_exceptions=True)
+        if isinstance(listed, BaseException):
+            raise listed
+        found, now = listed
         self._told &= {machine.id for machine, _ in found}
         for machine, fate in found:
             if fate is Fate.ABANDONED and not self._rules.others and machine.id not in self._told:
@@ -156,11 +158,11 @@ class Reaper:
                 told = {"instance": machine.id, "offer": machine.offer_name, "controller": machine.controller}
                 log.warning("reap-would", **told, mend=mend)
         ends = [self.end(machine, fate) for machine, fate in found if self._rules.ends(fate)]
-        claimed = [machine.id for machine, fate in found if fate is Fate.CLAIMED]
+        new = [machine.id for machine, fate in found if fate is Fate.CLAIMED and machine.id not in known]
         # Renewal does not wait for the disk: the ledger is written concurrently.
-        work = (self._renew(claimed), self._confirm(found, now), *ends)
-        renewed, confirmed, *_ = await asyncio.gather(*work, return_exceptions=True)
-        for result in (renewed, confirmed):
+        work = (self._renew(new), self._confirm(found, now), *ends)
+        renewed_too, confirmed, *_ = await asyncio.gather(*work, return_exceptions=True)
+        for result in (renewed, renewed_too, confirmed):
             if isinstance(result, BaseException):
                 raise result
 

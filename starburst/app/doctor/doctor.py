@@ -43,7 +43,7 @@ class DoctorCheck:
     found: str
     #: "" if there is no problem, or the finding includes the remedy.
     mend: str = ""
-    #: The subject did not answer, which is not a failure: with jobs at work there, a start waits for it.
+    #: The subject did not answer, or refuses what it took before: with jobs at work, a start goes on.
     may_pass: bool = False
 
     @property

@@ -50,7 +50,7 @@ def sky_cloud(
     volumes of the cluster for the runs. `fence` is asked before each call that changes something.
 
     Raises:
-        UserError: SkyPilot is not installed, or its catalog cannot be read.
+        UserError: SkyPilot is not installed.
     """
     if config.api_server is not None:
         os.environ["SKYPILOT_API_SERVER_ENDPOINT"] = config.api_server
@@ -59,7 +59,6 @@ def sky_cloud(
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     transport = SshTransport(root)
     atexit.register(transport.close)
-    sky_offers(config)  # raises for catalogs that cannot be read
     settings = SkySettings(
         owner=OWNER,
         controller=controller,

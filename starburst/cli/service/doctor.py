@@ -70,9 +70,9 @@ def _tokens(home: Home) -> list[Token]:
         return []  # reported by the store's check
 
 
-def look_at_sites(config: Config, *, whole: bool = True) -> list[DoctorCheck]:
-    """All checks of cluster and cloud; not `whole`: only those that a start needs."""
-    return [*_look_at_cluster(config, whole), *_look_at_cloud(config, whole)]
+def look_at_sites(config: Config, *, whole: bool = True, brief: bool = False) -> list[DoctorCheck]:
+    """All checks of cluster and cloud; not `whole`: only those that a start needs; `brief`: soon."""
+    return [*_look_at_cluster(config, whole), *_look_at_cloud(config, whole, brief)]
 
 
 def _look_at_cluster(config: Config, whole: bool) -> list[DoctorCheck]:
@@ -89,7 +89,7 @@ def _look_at_cluster(config: Config, whole: bool) -> list[DoctorCheck]:
     return asyncio.run(cluster_checks(config, whole=whole))
 
 
-def _look_at_cloud(config: Config, whole: bool) -> list[DoctorCheck]:
+def _look_at_cloud(config: Config, whole: bool, brief: bool) -> list[DoctorCheck]:
     cloud = config.cloud
     if not isinstance(cloud, SkyConfig):
         offers = len(cloud.known_offers())
@@ -101,7 +101,7 @@ def _look_at_cloud(config: Config, whole: bool) -> list[DoctorCheck]:
         return [there, *trust_checks(config)]
     from starburst.app.doctor.cloud_checks import cloud_checks  # noqa: PLC0415 - few need it
 
-    return asyncio.run(cloud_checks(cloud, whole=whole))
+    return asyncio.run(cloud_checks(cloud, whole=whole, brief=brief))
 
 
 def _keys(check: DoctorCheck) -> dict[str, str]:

@@ -27,7 +27,7 @@ from starburst.cli.service.doctor import look_at_sites
 from starburst.cli.service.replica import Replica
 from starburst.kube.errors import LeaseLostError
 from starburst.log import set_up_log
-from starburst.store.errors import FencedError
+from starburst.store.errors import FencedError, UnusableError
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.web.context import AppContext
@@ -109,24 +109,29 @@ def _usable_store(home: Home, held: HomeLock, *, writes: bool) -> Iterator[Store
 def _refuse_what_cannot_work(config: Config, home: Home) -> None:
     """Refuse a cluster or cloud that cannot be used.
 
-    One that does not answer is waited for if jobs run there.
+    If jobs run or machines are rented, a start does not wait until a cloud answers and accepts us: leases of
+    machines are renewed without it. A cluster that does not answer is waited for then, too.
 
     Raises:
         UserError: the failed checks, one per line.
     """
-    checks = look_at_sites(config, whole=False)
+    at_work = _at_work(home)
+    checks = look_at_sites(config, whole=False, brief=at_work)
     for check in trust_checks(config):
         structlog.get_logger().warning("!", check=check.check, found=check.found, mend=check.mend)
     failed = [check for check in checks if check.status is CheckStatus.FAIL]
-    if not all(check.may_pass for check in failed) or (failed and not _at_work(home)):
+    if not all(check.may_pass for check in failed) or (failed and not at_work):
         raise UserError("\n".join(check.line for check in failed))
     for check in failed:
         structlog.get_logger().warning("waits", check=check.check, error=check.found)
 
 
 def _at_work(home: Home) -> bool:
-    """Whether jobs of this home run, or machines are rented for them."""
+    """Whether jobs of this home run or machines are rented for them; also if its store is away."""
     if not home.has_store:
         return False
-    with open_store(home) as store:
-        return queries.at_work(store)
+    try:
+        with open_store(home) as store:
+            return queries.at_work(store)
+    except UnusableError:
+        return True

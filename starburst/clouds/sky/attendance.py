@@ -118,9 +118,11 @@ class Attendance:
     def _report_reachability(self, *, answers: bool, why: str = "") -> None:
         if self._machine.answers is not answers:
             self._machine.answers = answers
-            self._context.report(reachability(self._machine.id, answers=answers, why=why))
+            self._context.report(reachability(self._machine, answers=answers, why=why))
 
 
-def reachability(instance_id: str, *, answers: bool, why: str = "") -> Event:
+def reachability(machine: RentedMachine, *, answers: bool, why: str = "") -> Event:
     """The event that a machine answers or does not."""
-    return InstanceReachable(instance_id) if answers else InstanceUnreachable(instance_id, why)
+    if answers:
+        return InstanceReachable(machine.id)
+    return InstanceUnreachable(machine.id, why, unsure=not machine.surely_lives)

@@ -8,8 +8,10 @@ themselves (`attendance.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Container, Iterable
 from functools import partial
+
+import structlog
 
 from starburst.aio import Debounce
 from starburst.clouds.sky.access.ports import ClusterState, ClusterStatus
@@ -19,7 +21,10 @@ from starburst.clouds.sky.lifecycle import live
 from starburst.clouds.sky.machines.entry import MachineEntry, load_recent_machines
 from starburst.clouds.sky.machines.liveness_watch import LivenessWatch
 from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.machines.naming import asked_at
 from starburst.clouds.sky.machines.observer import CloudObserver
+from starburst.clouds.sky.machines.twins import Twins
+from starburst.clouds.sky.offers import CatalogError
 from starburst.clouds.sky.prefetch import ImagePrefetch
 from starburst.clouds.sky.runs.exchange import Exchanges
 from starburst.clouds.sky.runs.run_table import Activity, RunTable
@@ -29,8 +34,11 @@ from starburst.domain.job import Site
 from starburst.runs.ports import Report, Run
 from starburst.runs.processes import unwatched
 
-#: Wall seconds between reads of the offers, and between exchanges that nudges bring about.
-OFFERS_S, NUDGE_S = 3600.0, 2.0
+log = structlog.get_logger()
+
+#: Wall seconds between reads of the offers; until the next one while they could never be read; and between
+#: exchanges that nudges bring about.
+OFFERS_S, RETRY_S, NUDGE_S = 3600.0, 60.0, 2.0
 
 _PHASES = {
     ClusterState.LAUNCHING: InstancePhase.LAUNCHING,
@@ -54,6 +62,8 @@ class SkyCloud:
         self._observer = CloudObserver(context)
         self._liveness = LivenessWatch(context, self.machines, self._observer)
         self._prefetch = ImagePrefetch(context, self.machines, self._observer)
+        #: None before `watch`: a command that a person gives does not wait until a lease has passed.
+        self._twins: Twins | None = None
         self._nudges = Debounce(self._exchange_where_tasks_are, NUDGE_S)
 
     # --- runs --------------------------------------------------------------------------------------------
@@ -118,21 +128,33 @@ class SkyCloud:
                 self.machines[id_].renewal_due = True
 
     async def owned(self) -> list[Instance]:
-        """See `Cloud`. Machines of other controllers are named by their clusters."""
+        """See `Cloud`. Machines of other controllers, and of twins, are named by their clusters."""
         naming, machines = self._context.naming, self.machines.values()
         intended = {machine.cluster for machine in machines if not machine.entry.is_over}
         listing = [one for one in await self._context.sky.clusters() if naming.is_of_owner(one, intended)]
+        strangers = [status for status in listing if self._is_stranger(status)]
+        kept = set() if self._twins is None else await self._twins.rented(strangers)
         listed = {status.name for status in listing}
         unlisted = [machine for machine in machines if machine.takes_runs and machine.cluster not in listed]
         return [
-            *map(self._instance, listing),
+            *(self._instance(status, kept) for status in listing),
             *(self._known_instance(machine.entry, InstancePhase.READY) for machine in unlisted),
         ]
 
-    def _instance(self, status: ClusterStatus) -> Instance:
+    def _is_stranger(self, status: ClusterStatus) -> bool:
+        """Whether a cluster with our id is of no intent here, nor of a late launch of one that is over."""
+        id_ = self._context.naming.instance_id(status.name)
+        machine = self.machines.get(id_ or "")
+        if id_ is None or machine is None:
+            return id_ is not None
+        return machine.entry.is_over and asked_at(status) not in (None, int(machine.entry.asked_at))
+
+    def _instance(self, status: ClusterStatus, kept: Container[str]) -> Instance:
         naming, phase = self._context.naming, _PHASES[status.state]
         id_ = naming.instance_id(status.name)
-        if id_ is None:  # another controller's: only that one knows its lease, so it is left alone
+        if (
+            id_ is None or status.name in kept
+        ):  # another's: only that one knows its lease, so it is left alone
             whose = naming.controller_of(status)
             return Instance(status.name, "", phase, status.launched_at, controller=whose, nodes=status.nodes)
         machine = self.machines.get(id_)
@@ -162,16 +184,17 @@ class SkyCloud:
     async def watch(self, report: Report) -> None:
         """See `RunSite`."""
         self._context.report.listener = report
+        self._twins = self._twins or Twins(self._context)
         try:
             for machine in list(self.machines.values()):
                 self._resume(machine)  # exchanges begin now, whether SkyPilot and its catalogs answer or not
-            await self._report_offers()
+            known = await self._report_offers()
             await self._liveness.look_first()
             up = [machine for machine in self.machines.values() if machine.takes_runs]
             await asyncio.gather(*(machine.greeted.wait() for machine in up))
             self._report_all()
             self._context.tasks.ensure("machines", self._liveness.watch)
-            self._context.tasks.ensure("offers", self._refresh_offers)
+            self._context.tasks.ensure("offers", partial(self._refresh_offers, known))
             await self._context.tasks.until_failure()
         finally:
             self._context.report.listener = unwatched
@@ -183,14 +206,21 @@ class SkyCloud:
             if machine.entry.is_over:  # also if Starburst ended before its runs were told
                 self._runs.machine_gone(machine.id)
             if machine.answers is not None:
-                self._context.report(reachability(machine.id, answers=machine.answers))
+                self._context.report(reachability(machine, answers=machine.answers))
         known = self._runs.list_all()
         self._context.report(SiteSynced(Site.CLOUD, known, frozenset(self.machines)))
 
-    async def _report_offers(self) -> None:
-        self._context.report(OffersChanged(tuple(await self._offers())))
+    async def _report_offers(self) -> bool:
+        """Report what can be rented; not while no catalog can be read, which ends no machine."""
+        try:
+            offers = await self._offers()
+        except CatalogError as error:
+            log.warning("no-offers-yet", error=str(error), again_in_s=RETRY_S)
+            return False
+        self._context.report(OffersChanged(tuple(offers)))
+        return True
 
-    async def _refresh_offers(self) -> None:
+    async def _refresh_offers(self, known: bool) -> None:
         while True:
-            await asyncio.sleep(OFFERS_S)
-            await self._report_offers()
+            await asyncio.sleep(OFFERS_S if known else RETRY_S)
+            known = await self._report_offers()

@@ -243,13 +243,14 @@ class MachinesLost:
 
 @value
 class InstanceUnreachable:
-    """An instance does not answer although its cloud reports it as running; its runs may be alive.
+    """An instance does not answer although nobody reports its end; its runs may be alive.
 
-    `why` is set if it does answer, but with unusable replies.
+    `why` is set if it does answer, but with unusable replies; `unsure` if nobody says that it runs, either.
     """
 
     instance_id: str
     why: str = ""
+    unsure: bool = False
 
 
 @value

@@ -203,7 +203,7 @@ def instance_unreachable(state: State, event: InstanceUnreachable) -> None:
     instance.unreachable_since = state.now
     state.fleet.troubled.add(instance.id)
     state.touch_instance(instance)
-    why = {"why": event.why} if event.why else {}
+    why = {"why": event.why} if event.why else {"unsure": True} if event.unsure else {}
     state.decide(instance.id, "unreachable", grace_s=state.settings.unreachable_s, **why)
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
         _forgo(state, record, instance, f"nobody gets through to {instance.id}")

@@ -54,20 +54,6 @@ def test_a_machine_that_came_and_went_before_the_first_login_is_billed_and_ends_
     play(tmp_path, story)
 
 
-def test_such_a_machine_is_billed_also_where_the_cloud_cannot_be_searched(tmp_path: Path) -> None:
-    async def main() -> None:
-        sky = FakeSky(tmp_path / "sky", cloud_searches=False, cloud_sees=False)
-        async with Life(sky, tmp_path / "home") as life:
-            await life.cloud.launch("i-1", OFFER)
-            vm = await autostopped(sky)
-            gone = await life.heard(InstanceGone)
-            assert vm.ended_at is not None
-            assert gone.launched_at <= vm.made_at < vm.ended_at <= gone.ended_at, "never too little"
-            assert len(sky.vms) == 1
-
-    run(main())
-
-
 def test_a_machine_that_is_given_back_is_billed_until_its_end_not_until_we_hear_of_it(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life)

@@ -178,6 +178,47 @@ def test_what_skypilot_raises_means_one_of_a_few_things(
     assert str(error) == "some words"
 
 
+def _no_resources(text: str, *tried: Exception) -> Exception:
+    error: Exception = type("ResourcesUnavailableError", (Exception,), {})(text)
+    error.failover_history = list(tried)  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            _no_resources(
+                "Failed to provision all possible launchable resources.",
+                _no_resources("Failed to acquire resources in all zones in us-east-1."),
+                type("CloudUserIdentityError", (Exception,), {})("AWS access token is expired."),
+            ),
+            "AWS access token is expired.",
+        ),
+        (
+            _no_resources(
+                "Failed to provision all possible launchable resources.",
+                _no_resources("Failed to provision on cloud AWS due to invalid cloud credentials: ..."),
+            ),
+            "Failed to provision on cloud AWS due to invalid cloud credentials: ...",
+        ),
+        (
+            _no_resources("InvalidCloudCredentials: cannot launch\nError code: ExpiredToken"),
+            "InvalidCloudCredentials: cannot launch Error code: ExpiredToken",
+        ),
+    ],
+    ids=["an error of its own", "in the words of one", "in its own words"],
+)
+def test_credentials_that_a_cloud_rejects_are_no_lack_of_machines(error: Exception, words: str) -> None:
+    told = meaning_of(error)
+    assert (type(told), str(told)) == (SkyCredentialsError, words)
+
+
+def test_a_lack_of_machines_in_every_zone_that_was_tried_stays_one() -> None:
+    tried = [_no_resources(f"no p3.8xlarge in us-east-1{zone}") for zone in "abc"]
+    assert type(meaning_of(_no_resources("none left", *tried))) is CapacityError
+
+
 def test_a_request_that_no_server_knows_is_not_found() -> None:
     lost = RuntimeError("Failed to get request x: 404 {'detail': 'not found'}")
     assert type(meaning_of(lost)) is SkyNotFoundError

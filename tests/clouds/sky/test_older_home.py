@@ -6,11 +6,20 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import pytest
+
 from starburst.app.daemon.reaper import ReapRules
-from starburst.core.model.events import InstanceFailed, InstanceReady, RunEnd, RunEnded, RunStarted
-from tests.app.virtual import run
+from starburst.core.model.events import (
+    InstanceFailed,
+    InstanceGone,
+    InstanceReady,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+)
+from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
-from tests.clouds.sky.life import OFFER, Life, at, ready, reaper_of, run_of
+from tests.clouds.sky.life import OFFER, Life, at, of, ready, reaper_of, run_of
 
 
 def test_an_older_home_joins_and_ends_no_machine_that_was_rented_since(tmp_path: Path) -> None:
@@ -18,7 +27,7 @@ def test_an_older_home_joins_and_ends_no_machine_that_was_rented_since(tmp_path:
         sky, home, copy = FakeSky(tmp_path / "sky"), tmp_path / "home", tmp_path / "copy"
         async with Life(sky, home):
             shutil.copytree(home, copy)
-        async with Life(sky, home) as life:
+        async with Life(sky, home, lease_s=500.0) as life:
             await ready(life)
             await life.cloud.start(run_of("a", 300.0))
             await life.heard(RunStarted)
@@ -58,5 +67,93 @@ def test_a_run_that_a_restored_store_forgot_has_no_second_copy(tmp_path: Path) -
             assert (await restored.heard(RunEnded)).end in (RunEnd.LOST, RunEnd.STOPPED)
             assert sky.vms[0].ended_at is not None or sky.vms[0].tasks["a/1/0"].exit is not None
             assert await restored.heard(InstanceReady, at("i-1002"))
+
+    run(story())
+
+
+def test_two_schedulers_on_copies_of_one_home_end_no_machine_of_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both live at once; each renews the leases of what it has rented itself."""
+    monkeypatch.setattr("tests.app.virtual.LIMIT_S", 10_000.0)
+    rules, lease_s = ReapRules("c", after_s=100.0), 300.0
+
+    async def attend(life: Life, *machines: str) -> asyncio.Task[None]:
+        for machine in machines:
+            await ready(life, machine)
+            await life.cloud.start(run_of(machine, 1500.0, 0, 1, machine))
+        reaper = reaper_of(life.cloud, *machines, rules=rules)
+        return asyncio.create_task(reaper.rounds(20.0))
+
+    async def story() -> None:
+        sky, home, copy = FakeSky(tmp_path / "sky"), tmp_path / "home", tmp_path / "copy"
+        async with Life(sky, home, lease_s=lease_s):
+            shutil.copytree(home, copy)
+        async with Life(sky, home, lease_s=lease_s) as first:
+            reapers = [await attend(first, "i-1")]
+            async with Life(sky, copy, lease_s=lease_s) as second:
+                reapers += [await attend(second, "i-2", "i-3")]
+                for life, machine in ((first, "i-1"), (second, "i-2"), (second, "i-3")):
+                    assert (await life.heard(RunEnded, of(machine))).exit_code == 0
+                assert len(sky.alive()) == 3
+                await second.cloud.terminate("i-3")
+                await second.heard(InstanceGone)
+            for reaper in reapers:
+                reaper.cancel()
+
+    run(story())
+    said = [line for line in capsys.readouterr().out.splitlines() if "another-scheduler-has-our-id" in line]
+    assert len(said) == 3, "each of the two tells of each machine of the other once"
+
+
+def test_a_machine_that_nobody_renews_is_ended_when_its_lease_has_passed_though_it_is_not_known_here(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        sky, home = FakeSky(tmp_path / "sky"), tmp_path / "home"
+        async with Life(sky, home, lease_s=200.0) as life:
+            await ready(life)
+            await life.cloud.start(run_of("a", 5000.0))
+        shutil.rmtree(home)
+        async with Life(sky, home, lease_s=200.0) as restored:
+            since = wall()
+            reaper = asyncio.create_task(
+                reaper_of(restored.cloud, rules=ReapRules("c", after_s=50.0)).rounds(20.0)
+            )
+            while sky.alive():
+                await asyncio.sleep(1.0)
+            assert 150 < wall() - since < 250
+            reaper.cancel()
+
+    run(story())
+
+
+@pytest.mark.parametrize("armed", [True, False], ids=["it renews it", "nobody ever logged in"])
+def test_a_machine_whose_name_a_twin_has_taken_is_left_to_it_if_it_has_a_lease(
+    tmp_path: Path, armed: bool
+) -> None:
+    """Both count their machines alike, so both come to the same name."""
+
+    async def second(sky: FakeSky, copy: Path) -> None:
+        async with Life(sky, copy) as life:
+            await life.cloud.launch("i-1", OFFER)
+            await life.heard(InstanceFailed)
+            reaper = reaper_of(life.cloud, rules=ReapRules("c", after_s=100.0))
+            rounds = asyncio.create_task(reaper.rounds(20.0))
+            await asyncio.sleep(200.0)
+            rounds.cancel()
+            assert bool(sky.alive()) is armed
+
+    async def story() -> None:
+        sky, home, copy = FakeSky(tmp_path / "sky"), tmp_path / "home", tmp_path / "copy"
+        async with Life(sky, home):
+            shutil.copytree(home, copy)
+        async with Life(sky, home) as first:
+            await ready(first)
+            if armed:
+                await second(sky, copy)
+        if not armed:
+            sky.vms[0].switch_s = None
+            await second(sky, copy)
 
     run(story())

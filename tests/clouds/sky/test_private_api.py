@@ -14,6 +14,7 @@ import pytest
 from starburst.clouds.sky.access.sdk import load
 from starburst.clouds.sky.agent.autostop import postpone
 from starburst.clouds.sky.gcp_rows import built_in_gpus
+from tests.clouds.sky.test_other_clouds import Provisioner
 
 pytestmark = [
     pytest.mark.sky,
@@ -60,3 +61,13 @@ def test_skypilot_knows_which_machines_of_gcp_have_gpus_built_in() -> None:
     inside = built_in_gpus()
     assert inside("a2-highgpu-1g") == {"A100": 1}
     assert inside("n2-standard-8") is None
+
+
+def test_the_sdk_says_what_it_launches_by_click_and_a_provisioner_is_called_as_it_is_declared() -> None:
+    _, sdk = load()
+    from sky import provision
+
+    assert "click.secho('Running on cluster: '" in inspect.getsource(sdk)
+    for name in ("query_instances", "terminate_instances"):
+        real = inspect.signature(inspect.unwrap(getattr(provision, name)))
+        assert list(real.parameters) == list(inspect.signature(getattr(Provisioner(), name)).parameters)

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,53 @@ def test_credentials_that_do_not_see_a_machine_prove_nothing(tmp_path: Path) -> 
         await life.cloud.start(run_of("a", 200))
         sky.cloud_sees = False
         sky.lose_state()
+        assert (await life.heard(RunEnded)).exit_code == 0
+        assert not life.of(InstanceGone)
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("server_up", [True, False], ids=["SkyPilot forgets it", "SkyPilot is away"])
+def test_a_machine_that_was_taken_before_its_cloud_described_it_is_preempted_once_its_cloud_answers(
+    tmp_path: Path, server_up: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.cloud_up = False
+        await ready(life, "i-1", SPOT)
+        await life.cloud.start(run_of("a", 1000))
+        await life.heard(RunStarted)
+        (vm,) = sky.vms
+        sky.preempt()
+        sky.server_up = server_up
+        if server_up:
+            assert (await life.heard(InstanceUnreachable)).unsure, "nobody has said that it runs"
+        else:
+            await asyncio.sleep(60)
+        sky.cloud_up = True
+        since = wall()
+        gone = await life.heard(InstanceGone)
+        assert wall() - since < 60
+        assert (gone.preempted, gone.launched_at, gone.ended_at) == (True, vm.made_at, vm.ended_at)
+
+    play(tmp_path, story)
+    assert "it lives and goes on" not in capsys.readouterr().out
+
+
+def test_a_machine_that_answers_outlives_what_else_its_cloud_finds_of_its_launch(tmp_path: Path) -> None:
+    """It was not described at its login, and its cloud finds only the instance that was given up for it."""
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.cloud.launch("i-1", OFFER)
+        while not sky.vms:
+            await asyncio.sleep(0.5)
+        (first,) = sky.vms
+        sky.vms.append(replace(first, id="second", labels=()))
+        first.ended_at, first.made_at = wall(), wall() - 1.0
+        sky.cloud_up = False
+        await life.heard(InstanceReady)
+        sky.lose_state()
+        sky.cloud_up = True
+        await life.cloud.start(run_of("a", 200))
         assert (await life.heard(RunEnded)).exit_code == 0
         assert not life.of(InstanceGone)
 

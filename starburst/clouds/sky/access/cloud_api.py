@@ -185,4 +185,5 @@ def _sight_other(at: InstanceRef) -> Observation:
         return Observation(at, Presence.ABSENT)
     status = found[at.instance]
     status = status[0] if isinstance(status, tuple) else status
-    return Observation(at, Presence.ENDED if status is None else _STATES.get(status.value, Presence.RUNNING))
+    # None is terminated, or about to be: its processes may run until it is absent.
+    return Observation(at, Presence.ENDING if status is None else _STATES.get(status.value, Presence.RUNNING))

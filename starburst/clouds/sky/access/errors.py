@@ -60,6 +60,10 @@ _MEANINGS: tuple[tuple[type[SkyError], tuple[str, ...]], ...] = (
 )
 
 
+#: What SkyPilot calls credentials that a cloud rejects in texts, where they are told as a lack of machines.
+_REJECTED = re.compile(r"invalid cloud credentials|InvalidCloudCredentials", re.IGNORECASE)
+
+
 class SlowError(SkyUnreachableError):
     """A call gave no answer in time; what it asked for may still happen."""
 
@@ -68,11 +72,12 @@ def meaning(error: BaseException) -> SkyError:
     """The error of this package for an exception of SkyPilot or its libraries."""
     if isinstance(error, SkyError):
         return error
-    names = {kind.__name__ for kind in type(error).__mro__}
-    text = " ".join(COLOURS.sub("", str(error)).split()) or type(error).__name__
-    for kind, of in _MEANINGS:
-        if names & set(of):
-            return kind(text)
+    text = _words(error)
+    kind = _kind(error)
+    if kind is CapacityError:
+        return _rejection(error) or CapacityError(text)
+    if kind is not None:
+        return kind(text)
     # Cases without a class of their own: a request id that the server does not know (its state was lost), and
     # a server that is down while the SDK must not start one of its own.
     if "Failed to get request" in text:
@@ -80,6 +85,26 @@ def meaning(error: BaseException) -> SkyError:
     if "local API server" in text or "Connection refused" in text:
         return SkyUnreachableError(text)
     return SkyError(text)
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(COLOURS.sub("", str(error)).split()) or type(error).__name__
+
+
+def _kind(error: BaseException) -> type[SkyError] | None:
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return next((kind for kind, of in _MEANINGS if names & set(of)), None)
+
+
+def _rejection(error: BaseException) -> SkyCredentialsError | None:
+    """Why a launch that counts as without a machine to rent had none if its credentials were rejected.
+
+    SkyPilot tries one zone after the other also then, and reports at the end that no resources are left.
+    """
+    for tried in (*getattr(error, "failover_history", ()), error):
+        if _kind(tried) is SkyCredentialsError or _REJECTED.search(str(tried)):
+            return SkyCredentialsError(_words(tried))
+    return None
 
 
 async def within(limit_s: float, call: Coroutine[Any, Any, T], whose: str = "SkyPilot's API server") -> T:

@@ -29,6 +29,7 @@ from starburst.clouds.sky.access.ports import (
     SkyError,
     SkyUnreachableError,
 )
+from starburst.clouds.sky.access.quiet_click import hush
 from starburst.domain.money import Money
 from translator.carried import Bucket, SkyVolume
 
@@ -186,8 +187,7 @@ class SdkApi:
             return await self._listing(await self._status(()))
         names = tuple(sorted(refresh))
         async with self._refreshing:
-            if self._under_way is not None:
-                before = self._under_way
+            if (before := self._under_way) is not None:
                 found = await self._refreshed(before)
                 if set(names) <= set(before.names):
                     return [status for status in found if status.name in names]
@@ -311,6 +311,7 @@ def load() -> tuple[Any, Any]:
         import sky.catalog  # noqa: PLC0415
         from sky.client import sdk  # noqa: PLC0415
 
+    hush(sdk)
     return sky, sdk
 
 

@@ -123,8 +123,9 @@ async def _request(machine: RentedMachine, observer: CloudObserver) -> None:
 async def _came_and_went(machine: RentedMachine, observer: CloudObserver) -> bool:
     """Whether the intent had its instance already, which is over; then the machine is gone."""
     instances = await observer.instances_of(machine)
-    ended = all(seen.presence is Presence.ENDED for seen in instances)
-    if not instances or not ended or machine.entry.ending:
+    if not instances or machine.entry.ending:
+        return False
+    if any(seen.presence is not Presence.ENDED for seen in instances):
         return False
     machine.gone()
     return True
@@ -204,10 +205,10 @@ async def _log_in(machine: RentedMachine, observer: CloudObserver) -> None:
 async def _vanished(machine: RentedMachine, observer: CloudObserver) -> None:
     """The machine came up and SkyPilot lists it no more: if its instance is over, so is the intent."""
     instances = await observer.instances_of(machine)
-    if any(seen.presence is not Presence.ENDED for seen in instances):
+    machine.entry.launched_at = machine.entry.launched_at or machine.entry.asked_at
+    if instances is None or any(seen.presence is not Presence.ENDED for seen in instances):
         raise SkyError("it came up, and SkyPilot has forgotten it")
     if not machine.entry.ending:
-        machine.entry.launched_at = machine.entry.launched_at or machine.entry.asked_at
         machine.gone()
 
 

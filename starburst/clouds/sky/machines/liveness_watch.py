@@ -1,8 +1,8 @@
 """Watches whether machines that are up live, and whether SkyPilot knows of them.
 
-A look asks the clouds for the instances by their ids; only for machines whose cloud does not answer does it
-have SkyPilot refresh its listing, and of our clusters only. If SkyPilot's listing misses machines that live,
-its state is lost: that is logged, and ends nothing.
+A look asks the clouds for the instances by their ids, or by our labels while no id is known; only for
+machines whose cloud does not answer does it have SkyPilot refresh its listing, and of our clusters only. If
+SkyPilot's listing misses machines that live, its state is lost: that is logged, and ends nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ log = structlog.get_logger()
 #: Wall seconds: between attempts of a look that failed, at first and at most; between looks while no machine
 #: is suspected to be gone; and for the first look after a start.
 FIRST_PAUSE_S, LONGEST_PAUSE_S, QUIET_S, FIRST_LOOK_S = 1.0, 30.0, 60.0, 30.0
+
+#: What is said of a machine that SkyPilot does not list, by whether somebody says that it lives.
+FORGOTTEN = "it lives and goes on; SkyPilot's state, or its tags on the instance, are lost"
+UNSURE = "nobody says whether it lives: it does not answer, and neither does its cloud know what became of it"
 
 
 class LivenessWatch:
@@ -99,10 +103,11 @@ class LivenessWatch:
     ) -> None:
         """Act on how a machine stands."""
         liveness = await self._observer.judge(machine, seen, listed)
+        machine.surely_lives = liveness is Liveness.LIVES
         if liveness is Liveness.GONE and seen is None:
             # By its labels its cloud may still find it, and say when it ended: the bill is until then.
             found = await self._observer.instances_of(machine)
-            if any(one.presence is Presence.RUNNING for one in found):
+            if any(one.presence is Presence.RUNNING for one in found or ()):
                 liveness = Liveness.LIVES
         if not machine.takes_runs:  # its end was requested meanwhile
             return
@@ -124,7 +129,7 @@ class LivenessWatch:
         before = (entry.forgotten, entry.access, entry.instances)
         entry.forgotten = status is None
         if entry.forgotten and not before[0]:
-            told = "it lives and goes on; SkyPilot's state, or its tags on the instance, are lost"
+            told = FORGOTTEN if machine.surely_lives else UNSURE
             log.error("skypilot-forgot-machine", instance=machine.id, error=told)
         if status is not None:
             machine.note_access(status)

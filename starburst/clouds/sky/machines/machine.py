@@ -58,6 +58,8 @@ class RentedMachine:
     is_suspect: bool = field(default=False, init=False)
     #: When its cloud was last asked and did not say that it is gone; scheduler seconds.
     checked_at: float = field(default=0.0, init=False)
+    #: Whether anybody said then that it lives: its cloud, SkyPilot's refreshed listing, or itself.
+    surely_lives: bool = field(default=True, init=False)
     #: When it last answered, wall seconds; None: not in this process.
     heard_at: float | None = field(default=None, init=False)
     #: When a keepalive was last put into its queue, wall seconds.

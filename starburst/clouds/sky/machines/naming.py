@@ -95,6 +95,12 @@ def _tag_of(controller: str) -> str:
     return hashlib.sha256(controller.encode()).hexdigest()[:8]
 
 
+def asked_at(status: ClusterStatus) -> int | None:
+    """When a cluster was asked for by its label, scheduler seconds; None if that does not say."""
+    told = dict(status.labels).get(ASKED, "")
+    return int(told) if told.isdecimal() else None
+
+
 def is_cluster(name: str) -> bool:
     """Whether a cluster has a name as any Starburst gives them."""
     return _CLUSTER.fullmatch(name) is not None

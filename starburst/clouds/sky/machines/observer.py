@@ -16,6 +16,8 @@ from starburst.clouds.sky.access.ports import (
     Observation,
     Presence,
     SkyError,
+    SkyNotFoundError,
+    SkyUnreachableError,
 )
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.liveness import Liveness, by_cloud, liveness_of
@@ -82,7 +84,7 @@ class CloudObserver:
         """Further instances that this intent made: SkyPilot gave them up in its launch."""
         known = {one.at.instance for one in seen}
         try:
-            return [one for one in await self._labelled(machine) if one.at.instance not in known]
+            return [one for one in await self._labelled(machine) or () if one.at.instance not in known]
         except ValueError:  # not an offer: it was not launched by us
             return []
 
@@ -110,15 +112,18 @@ class CloudObserver:
             log.warning("shut-down-only-stops-it", instance=machine.id, why=why)
 
     async def describe(self, machine: RentedMachine) -> Observation | None:
-        """What its cloud says of a machine by its id; None if the id is unknown or the cloud does not say.
+        """What its cloud says of a machine by its id, or by our labels; None if the cloud does not say.
 
         Of several machines, those that have ended while others run are lost (`RentedMachine.lose`); then what
         it says of the one that is worst off of the others.
         """
         try:
+            if not machine.entry.instances:
+                return await self._found(machine)
             seen = await self._sightings(machine, machine.nodes)
         except SkyError as error:
-            log.warning("cloud-not-asked", instance=machine.id, error=str(error))
+            if machine.entry.instances or not machine.unnamed:
+                log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return None
         ended = {node: one for node, one in seen.items() if one.presence in ENDS}
         others_run = any(one.presence is Presence.RUNNING for one in seen.values())
@@ -129,6 +134,21 @@ class CloudObserver:
         left = [one for node, one in seen.items() if node in machine.nodes]
         return min(left, key=lambda one: WORST_FIRST.index(one.presence), default=None)
 
+    async def _found(self, machine: RentedMachine) -> Observation | None:
+        """What its cloud says of a machine that it has never described, found by our labels.
+
+        None if it finds none, or if the machine answers though all that it finds are over: these were given
+        up in the launch, and the cloud does not find the one that took their place.
+        """
+        try:
+            found = await self._search(machine)
+        except ValueError:  # not an offer: it was not launched by us
+            return None
+        running = next((one for one in found or () if one.presence is Presence.RUNNING), None)
+        if running is not None or not found or await machine.responds():
+            return running
+        return min(found[-machine.entry.nodes :], key=lambda one: WORST_FIRST.index(one.presence))
+
     async def _end_stopped(self, seen: Observation) -> None:
         """End a lost machine that is only stopped; what takes no such order ends with the others."""
         try:
@@ -137,8 +157,10 @@ class CloudObserver:
         except SkyError as error:
             log.warning("stopped-machine-stays", at=seen.at.instance, error=str(error))
 
-    async def instances_of(self, machine: RentedMachine) -> list[Observation]:
+    async def instances_of(self, machine: RentedMachine) -> list[Observation] | None:
         """All instances that this intent made, also terminated ones, found by our labels if need be.
+
+        None if its cloud cannot be asked, or not searched: that is no word at all, unlike [].
 
         Raises:
             SkyError: its cloud is waited for (`_is_waited_for`).
@@ -153,7 +175,7 @@ class CloudObserver:
             if self._is_waited_for(machine, error):
                 raise
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
-            return []
+            return None
 
     async def _sightings(self, machine: RentedMachine, nodes: Iterable[int]) -> dict[int, Observation]:
         """What its cloud says of some instances of a machine; {} if their ids are not known."""
@@ -164,20 +186,25 @@ class CloudObserver:
             machine.book([one for node, one in seen.items() if node not in machine.entry.lost])
         return seen
 
-    async def _search(self, machine: RentedMachine) -> list[Observation]:
-        """What its cloud finds by the labels of an intent."""
-        found = sorted(await self._labelled(machine), key=lambda one: one.launched_at or 0.0)
+    async def _search(self, machine: RentedMachine) -> list[Observation] | None:
+        """What its cloud finds by the labels of an intent; None if it cannot be searched."""
+        labelled = await self._labelled(machine)
+        if labelled is None:
+            return None
         self._note_answer()
+        found = sorted(labelled, key=lambda one: one.launched_at or 0.0)
         last = max(0, len(found) - machine.entry.nodes)
         machine.book(found[last:], found[:last])
         return found
 
-    async def _labelled(self, machine: RentedMachine) -> list[Observation]:
-        """The instances with the labels of an intent."""
+    async def _labelled(self, machine: RentedMachine) -> list[Observation] | None:
+        """The instances with the labels of an intent; None if its cloud cannot be searched."""
         place, entry = OfferName.parse(machine.entry.offer), machine.entry
         provider, _, rest = place.infra.partition("/")
         labels = self._context.naming.intent(machine.id, entry.asked_at if entry.dated else None)
-        found = await self._clouds.search(provider, rest.partition("/")[0], labels) or []
+        found = await self._clouds.search(provider, rest.partition("/")[0], labels)
+        if found is None:
+            return None
         # Undated labels may stem from an earlier database; an instance is not older than its intent.
         return [one for one in found if entry.dated or self._is_of(machine, one)]
 
@@ -219,7 +246,7 @@ class CloudObserver:
             SkyError: the cloud does not answer.
         """
         found = await self._labelled(machine)
-        return [one.address for one in found if one.presence is Presence.RUNNING and one.address]
+        return [one.address for one in found or () if one.presence is Presence.RUNNING and one.address]
 
     def _is_of(self, machine: RentedMachine, seen: Observation) -> bool:
         if seen.launched_at is None:
@@ -228,19 +255,53 @@ class CloudObserver:
         return launched_at >= machine.entry.asked_at
 
     async def judge(
-        self, machine: RentedMachine, seen: Observation | None, listed: ClusterState | None
+        self,
+        machine: RentedMachine,
+        seen: Observation | None,
+        listed: ClusterState | None,
+        *,
+        searched: bool = True,
     ) -> Liveness:
         """How a machine stands; `listed` is its state in a refreshed listing.
 
         The machine itself is asked after its cloud was: an answer from before would prove nothing.
+        `searched`: its cloud has told what it finds by our labels.
         """
         presence = None if seen is None else seen.presence
         by_id = by_cloud(presence)
         if by_id is not Liveness.UNKNOWN:
             return by_id
-        over = machine.entry.taken_down or not machine.entry.ready or self._switch_must_have_fired(machine)
+        over = machine.entry.taken_down or self._switch_must_have_fired(machine)
+        if not over and not machine.entry.ready:
+            over = searched or await self._launch_left_nothing(machine)
         asks = listed is None or presence in (Presence.ABSENT, Presence.ENDING)
         return liveness_of(presence, listed, answers=asks and await machine.responds(), surely_over=over)
+
+    async def _launch_left_nothing(self, machine: RentedMachine) -> bool:
+        """Whether a launch that SkyPilot does not list, in a cloud that tells nothing, surely left nothing.
+
+        SkyPilot ends what a launch made that failed or was cancelled, or lists it. One that succeeded it has
+        forgotten: the machine may live, and is billed, until it would have been armed and have ended itself.
+
+        Raises:
+            SkyUnreachableError: SkyPilot does not answer.
+        """
+        entry, context = machine.entry, machine.context
+        if not entry.asked:
+            return True
+        limit_s = context.settings.launch_limit_s + machine.survival_s
+        if context.clock.wall() >= context.clock.pace.wall_time(entry.asked_at) + limit_s:
+            log.error("nobody-says-whether-it-ended", instance=machine.id, error=f"for {limit_s:g} s")
+            entry.launched_at = entry.launched_at or entry.asked_at
+            return True
+        try:
+            if entry.request is not None:
+                await context.sky.wait(entry.request)
+        except SkyUnreachableError:
+            raise
+        except SkyError as error:
+            return not isinstance(error, SkyNotFoundError)
+        return False
 
     async def terminate(self, machine: RentedMachine, seen: Observation | None) -> None:
         """End a machine that SkyPilot does not know: by its instance's id, else by its own agent.

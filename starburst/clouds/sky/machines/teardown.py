@@ -78,10 +78,13 @@ async def _nothing_left(machine: RentedMachine, observer: CloudObserver) -> bool
     """Whether the cloud has no instance of what SkyPilot does not list; an instance that is left is ended."""
     if machine.entry.is_over:
         return True
-    instances: list[Observation | None] = [*await observer.instances_of(machine)]
+    found = await observer.instances_of(machine)
+    instances: list[Observation | None] = [*found] if found else [None]
     nothing_left = True
-    for seen in instances or [None]:
-        liveness = await observer.judge(machine, seen, None)
+    for seen in instances:
+        liveness = await observer.judge(machine, seen, None, searched=found is not None)
+        if liveness is Liveness.UNKNOWN and not machine.entry.ready:
+            machine.launch_held_up("SkyPilot has forgotten it, and nobody says whether its machine lives")
         if liveness in (Liveness.LIVES, Liveness.STOPPED):
             await observer.terminate(machine, seen)
         nothing_left = nothing_left and liveness is Liveness.GONE
