@@ -72,7 +72,7 @@ def write_reserved(path: str, data: Any) -> None:
     try:
         return write_json(path, data)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not os.path.lexists(_room(path)):
             raise
     room, old = _room(path), f"{path}.old"
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
