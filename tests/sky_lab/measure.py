@@ -79,7 +79,8 @@ async def long_logs(home: Path) -> None:
             assert ended.ended_at is not None
             assert path.stat().st_size == size
             ran_s, after_s = ended.ended_at - since, home_at - ended.ended_at
-            say(f"log of {size} bytes: seconds run, and from the end until it is home", ran_s, after_s)
+            what = f"log of {size} bytes: seconds run, and from the end until it is home"
+            say(what, round(ran_s, 1), round(after_s, 1))
         await life.cloud.terminate("i-1")
         await life.heard(InstanceGone)
 
