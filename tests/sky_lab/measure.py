@@ -1,7 +1,5 @@
 """What docs/results/sky.md says, measured: `python -m tests.sky_lab.measure DIRECTORY`, some fifteen minutes.
 
-With `logs` behind the directory only what long logs take is measured, some five minutes.
-
 To be run in the laboratory's environment (`eval "$(skylab env)"`) with a Python that has SkyPilot. If the
 laboratory has container engines (SKYLAB_DOCKER=1), jobs with an image are measured as well.
 """
@@ -23,7 +21,6 @@ from starburst.core.model.events import (
     InstanceUnreachable,
     RunEnded,
 )
-from starburst.runs.attempt_dir import log_path
 from tests.sky_lab import bare
 from tests.sky_lab.bare import SCRIPT
 from tests.sky_lab.containers import boxed
@@ -31,9 +28,6 @@ from tests.sky_lab.lab import Life, job, lab, vm_at
 
 #: Jobs that are started one after the other on a machine that is there; BARE by SkyPilot alone.
 WARM, BARE = 6, 3
-#: Bytes that jobs write, in lines of 100 characters that no packing makes much shorter.
-LOGS = (100_000_000, 1_000_000_000)
-TALKS = "openssl enc -aes-128-ctr -pass pass:x -nosalt </dev/zero 2>/dev/null | base64 -w 99 | head -c {size}"
 
 
 def say(what: str, *numbers: object) -> None:
@@ -64,25 +58,6 @@ async def images(life: Life) -> None:
         await life.cloud.start(boxed(name, "i-1", "date +%s"))
         say(f"image {name}: seconds to the first line, whole ones", await first_line(life, name, since))
         await life.heard(RunEnded, since=told)
-
-
-async def long_logs(home: Path) -> None:
-    """How long a log takes to come home, and whether that is billed as run time."""
-    async with Life(home, str(home)) as life:
-        await life.cloud.launch("i-1", await life.offer("aws/us-east-1/c7i.xlarge"))
-        await life.heard(InstanceReady)
-        for size in LOGS:
-            name, since = f"log-{size}", time.time()
-            await life.cloud.start(job(name, "i-1", TALKS.format(size=size)))
-            ended = await life.heard(RunEnded, lambda event, name=name: event.job_id == name)
-            home_at, path = time.time(), log_path(life.home / "runs", name, 1)
-            assert ended.ended_at is not None
-            assert path.stat().st_size == size
-            ran_s, after_s = ended.ended_at - since, home_at - ended.ended_at
-            what = f"log of {size} bytes: seconds run, and from the end until it is home"
-            say(what, round(ran_s, 1), round(after_s, 1))
-        await life.cloud.terminate("i-1")
-        await life.heard(InstanceGone)
 
 
 def by_skypilot_alone() -> None:
@@ -129,8 +104,5 @@ async def measure(home: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2:] == ["logs"]:
-        asyncio.run(long_logs(Path(sys.argv[1])))
-    else:
-        by_skypilot_alone()
-        asyncio.run(measure(Path(sys.argv[1])))
+    by_skypilot_alone()
+    asyncio.run(measure(Path(sys.argv[1])))

@@ -54,18 +54,6 @@ def rank_dir(name: str) -> str:
     return os.path.join(base(), "runs", name)
 
 
-def no_room() -> str:
-    """Why the machine's disk has no room for another task; "" if it has."""
-    try:
-        disk = os.statvfs(base())
-    except FileNotFoundError:  # nothing is there yet
-        return ""
-    free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    if free < ROOM_BYTES:
-        return f"its disk is full: {free >> 10} KiB of {size >> 20} MiB are free"
-    return "its disk is full: it takes no more files" if disk.f_files and not disk.f_favail else ""
-
-
 def facts(path: str) -> dict[str, Any] | None:
     """The JSON object in a file; None if there is none, it cannot be read, or a job has replaced it."""
     try:
@@ -91,6 +79,18 @@ def task_dirs() -> list[str]:
     """Directories of every task that this machine has or had."""
     runs = Path(base(), "runs")
     return [str(path) for path in runs.glob("*/*/*")] if runs.is_dir() else []
+
+
+def no_room() -> str:
+    """Why the machine's disk has no room for another task; "" if it has."""
+    try:
+        disk = os.statvfs(base())
+    except FileNotFoundError:  # nothing is there yet
+        return ""
+    free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    if free < ROOM_BYTES:
+        return f"its disk is full: {free >> 10} KiB of {size >> 20} MiB are free"
+    return "its disk is full: it takes no more files" if disk.f_files and not disk.f_favail else ""
 
 
 @contextmanager
