@@ -1,4 +1,4 @@
-"""What long logs take, for docs/results/sky.md: `python -m tests.sky_lab.long_logs DIRECTORY`, some five minutes.
+"""What long logs take, for docs/results/sky.md: `python -m tests.sky_lab.long_logs DIRECTORY`, five minutes.
 
 To be run in the laboratory's environment, as `measure.py` is.
 """
