@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 
 from starburst.clouds.sky.runs.docker import container
 from starburst.clouds.sky.runs.logs import OVER, TaskLogs
+from starburst.core.model.events import RunEnded
 from starburst.domain.job import Workload
 from starburst.domain.resources import Resources
-from starburst.runs.supervisor.log_pump import TAIL
+from starburst.runs.supervisor.log_pump import MAX_LOG, TAIL
 from tests.clouds.sky.agent_machine import NAME, Machine, spec
+from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.fake_engine import FakeEngine
+from tests.clouds.sky.life import Life, play, ready, run_of
 
 pytestmark = pytest.mark.processes
 
@@ -63,3 +67,20 @@ def test_what_a_machine_kept_of_a_log_comes_home_whole(machine: Machine, tmp_pat
     there, home = machine.dir / "log", tmp_path / "log"
     TaskLogs(tmp_path, MOST + OVER).write(home, 0, there.read_bytes())
     assert home.read_bytes() == there.read_bytes()
+
+
+@pytest.mark.parametrize("how", [in_container, together, apart])
+def test_a_task_that_comes_without_a_bound_has_one(machine: Machine, how: Any) -> None:
+    machine.exchange(lease_s=100, specs={NAME: how(machine)})
+    machine.finish()
+    assert json.loads((machine.dir / "spec.json").read_text())["max_log"] == MAX_LOG
+
+
+def test_the_bound_of_the_home_is_sent_to_machines(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await life.cloud.start(run_of("a", 10))
+        await life.heard(RunEnded)
+        assert sky.vms[0].tasks["a/1/0"].spec["max_log"] == MAX_LOG
+
+    play(tmp_path, story)
