@@ -52,13 +52,14 @@ def write_json(path: str | os.PathLike[str], data: Any) -> None:
 
 
 def reserve(path: str) -> None:
-    """Take the blocks for a file that `write_reserved` is to write on a full disk; once is enough.
+    """Take the blocks for a file that `write_reserved` is to write on a full disk, unless that is done.
 
     Raises:
         OSError: the disk is full, or the directory is gone.
     """
-    if not os.path.lexists(_room(path)):
-        _fill(_room(path), b" " * RESERVED_BYTES, os.O_CREAT | os.O_EXCL)
+    room = _room(path)
+    if not os.path.lexists(room) or os.lstat(room).st_size < RESERVED_BYTES:
+        _fill(room, b" " * RESERVED_BYTES, os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def write_reserved(path: str, data: Any) -> None:

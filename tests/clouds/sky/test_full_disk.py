@@ -141,6 +141,17 @@ def test_a_fact_changes_places_with_its_reserve_again_and_again(full: Path) -> N
         assert sorted(os.listdir(full.parent)) == ["fact.json", "fact.json.room"]
 
 
+def test_a_reserve_for_which_there_was_no_room_is_made_once_there_is(full: Path) -> None:
+    room = Path(f"{full}.room")
+    room.write_bytes(b"")
+    files.reserve(str(full))
+    assert room.stat().st_size == files.RESERVED_BYTES
+    files.write_reserved(str(full), {"new": 1})
+    files.reserve(str(full))
+    assert room.stat().st_size == files.RESERVED_BYTES
+    assert files.read_fact(full) == {"new": 1}
+
+
 def test_what_a_killed_writer_left_stands_in_nobodys_way(full: Path) -> None:
     os.link(full, f"{full}.old")
     files.write_reserved(str(full), {"new": 1})
