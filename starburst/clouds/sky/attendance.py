@@ -71,7 +71,7 @@ class Attendance:
             log.exception("exchange-failed", instance=machine.id)
             self._missed(f"{type(error).__name__}: {error}", responded=True)
         else:
-            machine.renewal_due = machine.renewal_due and not renews
+            machine.renewal_due = machine.renewal_due and not (renews and result.renewed)
             return self._succeeded(result)
         return PAUSES_S[Activity.STEADY if machine.answers is False else Activity.CHANGING]
 
@@ -106,7 +106,8 @@ class Attendance:
         """
         machine = self._machine
         self._misses += 1
-        machine.fitness.silent()
+        if not responded:
+            machine.fitness.silent()
         if self._misses == 1:
             self._silent_since = self._context.clock.now()
             log.warning("machine-does-not-answer", instance=machine.id, error=why)

@@ -21,13 +21,13 @@ from starburst.clouds.sky.machines.listing import SharedListing
 from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.machines.network_tier import STANDARD
 from starburst.clouds.sky.runs.inputs import RunInputs
-from starburst.clouds.sky.runs.logs import MAX_LOG
 from starburst.clouds.sky.runs.storage import all_mounts
 from starburst.core.model.events import Event
 from starburst.domain.clock import Pace
 from starburst.runs.fence import always
 from starburst.runs.ports import Report
 from starburst.runs.processes import unwatched
+from starburst.runs.supervisor.log_pump import MAX_LOG
 from translator.carried import CloudStorage
 
 

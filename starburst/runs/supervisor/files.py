@@ -51,6 +51,46 @@ def write_json(path: str | os.PathLike[str], data: Any) -> None:
         raise
 
 
+def reserve(path: str) -> None:
+    """Take the blocks for a file that `write_reserved` is to write on a full disk, unless that is done.
+
+    Raises:
+        OSError: the disk is full, or the directory is gone.
+    """
+    room = _room(path)
+    if not os.path.lexists(room) or os.lstat(room).st_size < RESERVED_BYTES:
+        _fill(room, b" " * RESERVED_BYTES, os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def write_reserved(path: str, data: Any) -> None:
+    """Replace a small file by `data` as `write_json` does; on a full disk into blocks reserved for it.
+
+    The file and its reserve change places then: no block is given back that a neighbour could take.
+
+    Raises:
+        OSError: the disk is full and nothing is reserved, or its file system is unavailable.
+    """
+    try:
+        return write_json(path, data)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not os.path.lexists(_room(path)):
+            raise
+    room, old = _room(path), f"{path}.old"
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)  # one of several writers at a time
+        text = json.dumps(data).encode().ljust(RESERVED_BYTES)
+        _fill(room, text, os.O_NOFOLLOW | os.O_NONBLOCK)  # a job may have put a pipe there
+        with suppress(OSError):
+            remove(old)  # of a writer that was killed
+            os.link(path, old)
+        os.replace(room, path)
+        with suppress(OSError):
+            os.replace(old, room)
+    finally:
+        os.close(directory)
+
+
 def open_private(path: str, flags: int) -> int:
     """An opener for `open`: a file it creates is readable by its owner only."""
     return os.open(path, flags, 0o600)
@@ -143,7 +183,7 @@ class ReservedFile:
     """
 
     def __init__(self, path: str) -> None:
-        self._path, self._staging = path, f"{path}.room"
+        self._path, self._staging = path, _room(path)
         retry_while_full(lambda: self._put(b" " * RESERVED_BYTES, os.O_CREAT | os.O_TRUNC))
 
     def write(self, data: Any) -> None:
@@ -154,6 +194,11 @@ class ReservedFile:
 
     def _put(self, text: bytes, flags: int) -> None:
         _fill(self._staging, text, os.O_NOFOLLOW | flags)
+
+
+def _room(path: str) -> str:
+    """Where blocks are reserved for a file."""
+    return f"{path}.room"
 
 
 def _fill(path: str, text: bytes, flags: int) -> None:

@@ -124,7 +124,7 @@ class Supervisor:
         return secrets
 
     def _log(self) -> LogPump | None:
-        """The pump that bounds the log; None on rented machines, whose tasks write to the file itself."""
+        """The pump that bounds the log, if its bound is known."""
         max_bytes = self.spec.get("max_log")
         return None if max_bytes is None else LogPump(1, max_bytes, self._path(line_times.NAME))
 

@@ -49,6 +49,11 @@ class Machine:
 
     def exchange(self, of: str = "", **ask: Any) -> dict[str, Any]:
         """What is answered about one task: this machine's own unless it is named."""
+        found: dict[str, Any] = self.answer(**ask)["ranks"].get(of or self.name, {})
+        return found
+
+    def answer(self, **ask: Any) -> dict[str, Any]:
+        """A whole answer."""
         ask.setdefault("look", {self.name: 0})
         done = subprocess.run(
             self.argv("exchange"),
@@ -58,8 +63,7 @@ class Machine:
             check=True,
             env=self.env(),
         )
-        ranks: dict[str, Any] = json.loads(done.stdout)["ranks"]
-        found: dict[str, Any] = ranks.get(of or self.name, {})
+        found: dict[str, Any] = json.loads(done.stdout)
         return found
 
     def start(self, *names: str) -> None:
@@ -89,7 +93,7 @@ class Machine:
 
     def keeps_nobody_apart(self, why: str = "it has no sudo") -> None:
         """What was found out in this boot."""
-        (self.home / "starburst").mkdir()
+        (self.home / "starburst").mkdir(exist_ok=True)
         found = {"boot": boot_id(), "tasks": why, "network": ""}
         (self.home / "starburst" / "separation.json").write_text(json.dumps(found))
 

@@ -228,7 +228,7 @@ class FakeSky:
             return {"left": "2 files wait for their upload" if now < vm.uploads_until else ""}
         if payload.get("switch") is not None:
             vm.switch_s = payload["switch"]["after_s"]
-        if payload.get("lease_s") is not None and now < vm.lease_until:
+        if payload.get("lease_s") is not None and now < vm.lease_until and vm.renews:
             vm.lease_until = now + payload["lease_s"]
         for name, spec in payload.get("specs", {}).items():
             vm.tasks.setdefault(name, Task(spec))
@@ -253,5 +253,6 @@ class FakeSky:
             {"together": vm.together} if vm.together else {}
         )
         ends = {"lapsed": now >= vm.lease_until, "kept": vm.kept, "armed": vm.switch_s is not None}
+        ends |= {"trouble": vm.trouble, "renewed": vm.renews or payload.get("lease_s") is None}
         answer = {"booted_at": vm.made_at, "now": now + self.clock_off_s, "ranks": ranks, **ends, **who}
         return answer if self.forge is None else self.forge(vm, answer)

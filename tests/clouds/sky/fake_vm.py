@@ -62,6 +62,9 @@ class Vm:
     stopped_at: float | None = None
     #: It runs what it runs, and starts nothing: why.
     refuses: str = ""
+    #: Why it starts nothing, as it says of itself; and whether it can be kept all the same.
+    trouble: str = ""
+    renews: bool = True
     #: It lets one log in, and its agent fails: why.
     agent_fails: str = ""
     lease_until: float = 0.0

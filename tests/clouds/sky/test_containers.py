@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import time
 from itertools import pairwise
@@ -14,7 +15,7 @@ from starburst.clouds.sky.agent.containers import image, life
 from starburst.clouds.sky.agent.containers.life import ContainerLife
 from starburst.clouds.sky.agent.containers.removal import remove_container
 from starburst.domain.resources import Resources
-from starburst.runs.supervisor.files import write_json
+from starburst.runs.supervisor.files import reserve, write_json
 from tests.clouds.sky.container_task import ContainerTask, Told
 
 DENIED = "pull access denied for me/train, repository does not exist or may require 'docker login'"
@@ -49,6 +50,37 @@ def test_its_output_goes_to_the_log_and_its_exit_code_is_the_tasks(
     assert list(verbs) == ["image", "ps", "info", "create", "start", "container", "rm"]
     assert not (task.dir / "verdict.json").exists()
     assert not (task.dir / "waits.json").exists(), "it has run"
+
+
+@pytest.mark.parametrize("verb", ["create", "run"])
+def test_a_container_for_which_the_machine_has_no_room_is_lost_and_not_the_jobs_fault(
+    task: ContainerTask, verb: str
+) -> None:
+    full = "mkdir /var/lib/docker/x: no space left on device"
+    task.engine.put("begun", task.engine.state("created", error=full))
+    task.engine.put(verb, f"echo 'Error response from daemon: {full}' >&2; exit 1")
+    assert task.run() == 1
+    ended_by, message = task.verdict
+    assert ended_by == "loss"
+    assert full in message
+
+
+def test_why_a_container_ended_is_told_on_a_full_disk_too(
+    task: ContainerTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve(str(task.dir / "verdict.json"))
+    task.engine.runs("true", 137, oom=True)
+
+    def nothing_fits(*_what: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("starburst.runs.supervisor.files.write_json", nothing_fits)
+    assert task.run() == 137
+    assert task.verdict == ("", "OOMKilled: a process ran out of memory")
+    reserve(str(task.dir / "verdict.json"))
+    monkeypatch.setattr(life, "write_json", nothing_fits)
+    assert task.run() == 1
+    assert task.verdict[0] == "loss", "it did not begin"
 
 
 def test_a_container_has_its_task_as_a_label_and_few_rights(task: ContainerTask) -> None:

@@ -71,6 +71,10 @@ class MachineState:
     now: float | None
     #: Its lease has passed: it is on its way out.
     lapsed: bool
+    #: Its lease was renewed, if that was asked for.
+    renewed: bool
+    #: Why it starts no task, or cannot be kept; "" if neither.
+    trouble: str
     #: Its keeper stands in SkyPilot's queue; its own switch runs.
     kept: bool
     armed: bool
@@ -110,6 +114,8 @@ class _Machine(_Strict):
     booted_at: float = Field(ge=0, le=MAX_TIME)
     now: float | None = Field(default=None, ge=0, le=MAX_TIME)
     lapsed: bool
+    renewed: bool = True
+    trouble: Text = ""
     kept: bool = False
     armed: bool = False
     together: Text = ""
@@ -159,6 +165,8 @@ def parse_exchange(answer: object, asked: Collection[str] = ()) -> MachineState:
         booted_at=machine.booted_at,
         now=machine.now,
         lapsed=machine.lapsed,
+        renewed=machine.renewed,
+        trouble=visible(machine.trouble),
         kept=machine.kept,
         armed=machine.armed,
         together=visible(machine.together),

@@ -108,7 +108,8 @@ class SshTransport:
     async def _install(self, cluster: str, access: Access) -> None:
         """Send the agent; under its name it is there as a whole or not at all."""
         new = f"{self._agent}.$$"
-        command = f"mkdir -p ~/starburst && cat >{new} && mv -T {new} {self._agent}"
+        put = f"cat >{new} && mv -T {new} {self._agent}"
+        command = f"mkdir -p ~/starburst && {{ {put} || {{ rm -f {new}; exit 1; }}; }}"
         code, _, err = await self._run(cluster, access, command, agent_archive())
         self._check(cluster, code, err)
 

@@ -23,7 +23,7 @@ from typing import Any, cast
 from starburst.clouds.sky.agent.containers.removal import remove_all
 from starburst.clouds.sky.agent.protocol import RetireAnswer, SwitchSettings
 from starburst.clouds.sky.agent.task_dirs import base, facts
-from starburst.runs.supervisor.files import try_lock, write_json
+from starburst.runs.supervisor.files import reserve, try_lock, write_reserved
 from starburst.runs.supervisor.lease import lease_left_s, new_lease
 
 #: Seconds: between looks at the lease, between attempts to shut down, and for a new switch to come up.
@@ -53,7 +53,8 @@ def arm(settings: SwitchSettings | None) -> bool:
     if settings is not None:
         with suppress(OSError):  # a full disk: every exchange brings the settings
             os.makedirs(base(), exist_ok=True)
-            write_json(path, settings)
+            write_reserved(path, settings)
+            reserve(path)
     if facts(path) is None:
         return False
     if not stands("switch"):

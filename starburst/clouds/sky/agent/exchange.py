@@ -1,7 +1,8 @@
 """One exchange with the machine's agent: tasks come in and start or stop, states and output go back.
 
 What is wrong with one task is answered for that task alone, since its files are its job's to write, too. The
-lease is renewed last: an exchange that fails halfway does not keep the machine.
+lease is renewed last: an exchange that fails halfway does not keep the machine. It is renewed on a full disk,
+too, for the sake of the tasks that run.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from starburst.clouds.sky.agent.protocol import LOG_BYTES, ExchangeAnswer, Excha
 from starburst.clouds.sky.agent.separation import known
 from starburst.clouds.sky.agent.start_task import start
 from starburst.clouds.sky.agent.task_control import look, stop, take_in, unknown_state
-from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, rank_dir
-from starburst.runs.supervisor.files import write_json
+from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, no_room, rank_dir
+from starburst.runs.supervisor.files import reserve, write_reserved
 from starburst.runs.supervisor.lease import lease_left_s, new_lease
 
 
@@ -38,13 +39,14 @@ def exchange(request: ExchangeRequest) -> ExchangeAnswer:
     names = list(dict.fromkeys(chain.from_iterable(asked)))
     ranks = {name: attend(name, request, LOG_BYTES // len(names)) for name in names}
     lease_s = request.get("lease_s")
-    if lease_s is not None:
-        renew(lease_s)
+    why = "" if lease_s is None else renew(lease_s)
     return {
         "booted_at": booted_at(),
         "now": time.time(),
         "ranks": ranks,
         "lapsed": left_s() <= 0,
+        "renewed": not why,
+        "trouble": why or no_room(),
         "armed": armed,
         "kept": stands("keeper"),
         "together": together(),
@@ -65,7 +67,7 @@ def attend(name: str, request: ExchangeRequest, max_log: int) -> TaskAnswer:
         elif name in request.get("starts", ()):
             trouble = start(path)
     except OSError as error:  # such as a full disk: asked for again
-        trouble = str(error)
+        trouble = no_room() or str(error)
     try:
         found = look(path, request.get("look", {}).get(name), max_log)
     except Exception:  # its job has tampered with its files, for ours are whole: what is left of it is ended
@@ -84,17 +86,30 @@ def together() -> str:
 
 def left_s() -> float:
     """Seconds until the lease passes, however the wall's clock is set; infinity before the first lease."""
-    path = os.path.join(base(), "lease.json")
-    return lease_left_s(facts(path)) if os.path.lexists(path) else float("inf")
+    return lease_left_s(facts(lease_path())) if os.path.lexists(lease_path()) else float("inf")
 
 
-def renew(lease_s: float) -> None:
-    """Extend the lease. One that has passed stays so: the machine's runs were told to end."""
-    os.makedirs(base(), exist_ok=True)
-    if left_s() > 0:
-        lease = new_lease(lease_s)
-        write_json(os.path.join(base(), "lease.json"), lease)
-        postpone(lease["until"])
+def renew(lease_s: float) -> str:
+    """Extend the lease; why that is not possible, or "".
+
+    One that has passed stays so: the machine's runs were told to end.
+    """
+    try:
+        os.makedirs(base(), exist_ok=True)
+        if left_s() > 0:
+            lease = new_lease(lease_s)
+            write_reserved(lease_path(), lease)
+            postpone(lease["until"])
+        with suppress(OSError):  # a full disk: it may have room at the next renewal
+            reserve(lease_path())
+    except OSError as error:
+        return f"its lease cannot be renewed: {no_room() or error}"
+    return ""
+
+
+def lease_path() -> str:
+    """The file of the lease."""
+    return os.path.join(base(), "lease.json")
 
 
 def address() -> str:

@@ -98,6 +98,8 @@ class TaskSpec(TypedDict):
     hosts: list[str]
     #: Files of a task without an image.
     mounts: list[VolumeMount]
+    #: Bytes of its log; what exceeds them is cut, but for its end.
+    max_log: int
 
 
 class TaskSpecWithSecrets(TaskSpec):
@@ -179,6 +181,10 @@ class ExchangeAnswer(TypedDict):
     ranks: dict[str, TaskAnswer]
     #: The lease has passed: its runs were told to end.
     lapsed: bool
+    #: The lease was renewed, if that was asked for.
+    renewed: bool
+    #: Why it starts no task, or cannot be kept; "" if neither.
+    trouble: str
     #: The dead-man switch runs; the keeper stands in SkyPilot's queue.
     armed: bool
     kept: bool

@@ -129,6 +129,7 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
         machine_cgroup.enter(Path(path))
         group = machine_cgroup.group_of(Path(path))
         spec["cgroup"] = None if group is None else str(group)
+    spec.setdefault("max_log", MAX_LOG)
     spec["lease"] = os.path.join(base(), "lease.json")
     with private_umask():
         write_json(os.path.join(path, "spec.json"), spec)
@@ -175,7 +176,6 @@ def keep_apart(path: str, spec: dict[str, Any], checkpoints: str, report_dir: st
     keep += programs(machine_environment()["PATH"])
     plan = plan_of(uid, own, keep, os.path.join(path, "tmp"))
     spec["seclusion"] = {**plan, "mounts": file_mounts(path, spec.get("mounts", []))}
-    spec["max_log"] = MAX_LOG
     with all_rights(path):
         give_files(path, uid)
         os.chown(report_dir, uid, owner.st_gid)

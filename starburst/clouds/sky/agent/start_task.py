@@ -16,8 +16,12 @@ from starburst.clouds.sky.agent.containers.engine import EngineSilentError, NoEn
 from starburst.clouds.sky.agent.devices import NoDeviceError, claim, devices_of
 from starburst.clouds.sky.agent.run_task import APART, TOGETHER
 from starburst.clouds.sky.agent.separation import as_root, separation
-from starburst.clouds.sky.agent.task_dirs import facts, take_lock, touched
+from starburst.clouds.sky.agent.task_dirs import facts, no_room, take_lock, touched
+from starburst.runs.supervisor.exits import VERDICT
+from starburst.runs.supervisor.files import reserve
 
+#: Files of a task that are written on a full disk, too: that it is to end, and why it did.
+RESERVED = ("stop.json", VERDICT)
 #: Seconds for the machine's shell to begin.
 SHELL_S = 10.0
 #: Seconds for the container engine to answer: the exchange waits, and comes again.
@@ -39,6 +43,10 @@ def start(path: str) -> str:
         spec = facts(os.path.join(path, "spec.json"))
         if spec is None or touched(path):
             return ""
+        if why := no_room():
+            return why
+        for name in RESERVED:
+            reserve(os.path.join(path, name))
         if spec["docker"] is not None and (why := why_no_containers()):
             return why
         died = devices_of(path) is not None

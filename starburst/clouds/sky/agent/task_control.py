@@ -26,7 +26,7 @@ from starburst.clouds.sky.agent.task_dirs import (
     write_exit,
 )
 from starburst.runs.supervisor.exits import STOP, load_exit
-from starburst.runs.supervisor.files import remove, write_json
+from starburst.runs.supervisor.files import remove, write_json, write_reserved
 
 
 def take_in(path: str, spec: TaskSpec) -> None:
@@ -69,7 +69,7 @@ def tell(path: str, grace_s: float) -> None:
     """Have a task's supervisor end it: by `stop.json`, which a SIGTERM makes it read."""
     told = (facts(os.path.join(path, "stop.json")) or {}).get("grace_s")
     if not isinstance(told, (int, float)) or told > grace_s:
-        write_json(os.path.join(path, "stop.json"), {"grace_s": grace_s})
+        write_reserved(os.path.join(path, "stop.json"), {"grace_s": grace_s})
     supervisor = (facts(os.path.join(path, "started.json")) or {}).get("shim")
     if isinstance(supervisor, int) and supervisor > 1:
         with suppress(ProcessLookupError, PermissionError, OverflowError):

@@ -1,6 +1,7 @@
 """What a machine's disk knows of its tasks.
 
 ~/starburst/lease.json                   until when the machine is ours, on its own clock
+           lease.json.room               blocks for the next lease, should the disk be full
            runs/<job>/<attempt>/<rank>/  as in `runs/attempt_dir.py`: spec, lock, started, stop, exit, log;
                                          secrets.json, logins.json, files.json until the task starts;
                                          began, once it may have; devices; of a container: waits until it
@@ -39,6 +40,8 @@ WAITS = "waits.json"
 FILES, VOLUMES = "files.json", "volumes"
 #: Bytes of a spec at most: it holds a job's environment.
 MAX_SPEC_BYTES = 1 << 24
+#: Bytes that must be free on the disk for a task to start.
+ROOM_BYTES = 1 << 24
 
 
 def base() -> str:
@@ -76,6 +79,18 @@ def task_dirs() -> list[str]:
     """Directories of every task that this machine has or had."""
     runs = Path(base(), "runs")
     return [str(path) for path in runs.glob("*/*/*")] if runs.is_dir() else []
+
+
+def no_room() -> str:
+    """Why the machine's disk has no room for another task; "" if it has."""
+    try:
+        disk = os.statvfs(base())
+    except FileNotFoundError:  # nothing is there yet
+        return ""
+    free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
+    if free < ROOM_BYTES:
+        return f"its disk is full: {free >> 10} KiB of {size >> 20} MiB are free"
+    return "its disk is full: it takes no more files" if disk.f_files and not disk.f_favail else ""
 
 
 @contextmanager

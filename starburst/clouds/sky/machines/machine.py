@@ -216,6 +216,13 @@ class RentedMachine:
             if found:
                 log.warning("jobs-not-kept-apart", instance=self.id, why=found)
 
+    def note_trouble(self, why: str, node: int = 0) -> None:
+        """Note why a node starts no task or cannot be kept, "" if neither: whatever tasks are for it."""
+        if why:
+            self.fitness.refused(self.node_name(node), why, self.context.clock.wall())
+        else:
+            self.fitness.took(self.node_name(node))
+
     def launch_held_up(self, why: str) -> None:
         """Report what holds up its launch, once until it goes on, which "" says."""
         if bool(why) != self.is_held_up:

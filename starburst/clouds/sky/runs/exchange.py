@@ -41,6 +41,8 @@ class ExchangeResult:
     more: bool
     #: Its lease has passed: it is about to end itself.
     lapsed: bool
+    #: Its lease was renewed, if that was asked for.
+    renewed: bool
     #: Its keepalive is in SkyPilot's queue; its own switch is armed.
     kept: bool
     armed: bool
@@ -75,6 +77,7 @@ class Exchanges:
         return ExchangeResult(
             more=any(one.more for one in heard),
             lapsed=any(one.lapsed for one in heard),
+            renewed=all(one.renewed for one in heard),
             kept=heard[0].kept,  # SkyPilot's queue is on the head
             armed=all(one.armed for one in heard),
             trouble=next((one.trouble for one in heard if one.trouble), ""),
@@ -119,9 +122,11 @@ class Exchanges:
                 raise
             except Exception:
                 log.exception("run-not-updated", run=name, instance=machine.id)
+        machine.note_trouble(answer.trouble, node)
         self._judge(machine, answer.tasks, tasks)
         more = any(state.more and state.log for state in answer.tasks.values())
-        return ExchangeResult(more, answer.lapsed, answer.kept, answer.armed, trouble, machine.fitness.unfit)
+        protection = answer.renewed, answer.kept, answer.armed
+        return ExchangeResult(more, answer.lapsed, *protection, trouble, machine.fitness.unfit)
 
     # --- there -------------------------------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Output of tasks on this side: each byte once, and at most as much as a disk should have to hold."""
+"""Output of tasks on this side: each byte once, and at most as much as a disk should have to hold.
+
+A machine bounds its logs, too (`runs/supervisor/log_pump.py`), but is not trusted to.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from starburst.runs.supervisor.line_times import NAME, note_time
+from starburst.runs.supervisor.log_pump import MAX_LOG, TAIL
 
-#: Bytes of one task's output that are kept: its beginning, and a line that says that it was cut.
-MAX_LOG = 1 << 30
+#: Bytes by which a log of a machine is longer than its bound: the end of what exceeds it, and words about it.
+OVER = TAIL + 1024
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLogs:
-    """Log files below `root`, of at most `most` bytes and one line each."""
+    """Log files below `root`, of at most `most` bytes and a line each that says that it was cut."""
 
     root: Path
-    most: int = MAX_LOG
+    most: int = MAX_LOG + OVER
 
     def seen(self, path: Path) -> int | None:
         """The bytes of a task's output that are here; None if no more is wanted."""

@@ -47,9 +47,10 @@ def prepare(
     except UnresolvedError as error:
         return entry, RunEnded(*entry.key, RunEnd.REFUSED, message=str(error))
     hosts = [_address(machines[slot.where], slot.node) for slot in slots]
+    bucket, max_log = context.settings.bucket is not None, context.settings.max_log
     for slot, rank in zip(slots, ranks, strict=True):
         peers = peer_variables(run, slot.rank, hosts, port)
-        rank.spec = {**spec_of(run, slot, volumes, bucket=context.settings.bucket is not None, peers=peers)}
+        rank.spec = {**spec_of(run, slot, volumes, bucket=bucket, peers=peers, max_log=max_log)}
         rank.spec["hosts"] = hosts if len(hosts) > 1 else []
     return entry, None
 

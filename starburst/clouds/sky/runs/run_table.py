@@ -26,7 +26,7 @@ from starburst.clouds.sky.runs.checkpoints import HOME_S, LAST_PAUSE_S, STOPPED_
 from starburst.clouds.sky.runs.deadlines import TaskDeadlines
 from starburst.clouds.sky.runs.delays import DelayReports
 from starburst.clouds.sky.runs.entry import KEPT_S, RankEntry, RunEntry, drop_run, load_runs, save_run
-from starburst.clouds.sky.runs.logs import TaskLogs
+from starburst.clouds.sky.runs.logs import OVER, TaskLogs
 from starburst.clouds.sky.runs.open_runs import OpenRuns
 from starburst.clouds.sky.runs.prepare import prepare
 from starburst.clouds.sky.runs.progress import ProgressCollector
@@ -73,7 +73,7 @@ class RunTable:
         self._ended = deque(
             sorted((entry for entry in self._runs.values() if entry.end), key=attrgetter("ended_at"))
         )
-        self.logs = TaskLogs(context.settings.logs, context.settings.max_log)
+        self.logs = TaskLogs(context.settings.logs, context.settings.max_log + OVER)
         self.checkpoints = CheckpointTransfer(context, machines)
         self.values = ValueReader(context.inputs.source, context.tasks, self.give_up)
         self.progress = ProgressCollector(context.report, clock.wall)

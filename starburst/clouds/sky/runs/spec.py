@@ -16,6 +16,7 @@ from starburst.runs.files import directory_name
 from starburst.runs.peers import PEER_VARIABLES
 from starburst.runs.ports import Run
 from starburst.runs.supervisor import hosts_file
+from starburst.runs.supervisor.log_pump import MAX_LOG
 from translator.tasks.containers.registry_logins import registry_of
 from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
 from translator.tasks.storage.volume_files import VolumeFile
@@ -32,11 +33,18 @@ _CLIENTS = frozenset(
 
 
 def spec_of(
-    run: Run, slot: Slot, volumes: list[VolumeMount], *, bucket: bool, peers: Mapping[str, str]
+    run: Run,
+    slot: Slot,
+    volumes: list[VolumeMount],
+    *,
+    bucket: bool,
+    peers: Mapping[str, str],
+    max_log: int = MAX_LOG,
 ) -> TaskSpec:
     """The spec of one task, to be completed on its machine. `bucket`: checkpoints are kept in a bucket.
 
-    `peers`: variables with the other tasks of its gang; those that its user sets win.
+    `peers`: variables with the other tasks of its gang; those that its user sets win. `max_log`: bytes of its
+    log.
     """
     job, workload = run.job, run.workload
     where = f"{BUCKET}/checkpoints" if bucket else "~/starburst/checkpoints"
@@ -69,6 +77,7 @@ def spec_of(
         "time_limit_s": workload.time_limit_s,
         "hosts": [],
         "mounts": [] if box else volumes,
+        "max_log": max_log,
     }
 
 

@@ -161,6 +161,11 @@ def user_of(engine: Engine, image: str) -> str:
     return engine.ask("image", "inspect", "--format", "{{.Config.User}}", image).strip()
 
 
+def is_short(said: str) -> bool:
+    """Whether words of an engine tell that a disk of the machine is full."""
+    return _FULL in said.lower()
+
+
 def _why_not(words: str, image: str) -> str:
     error = failure(words)
     if isinstance(error, EngineSilentError):
@@ -168,7 +173,7 @@ def _why_not(words: str, image: str) -> str:
     said = str(error).lower()
     if any(phrase in said for phrase in _INVALID):
         raise TaskRefusedError(f'InvalidImageName: Failed to apply default image tag "{image}": {error}')
-    if _FULL in said:
+    if is_short(said):
         raise MachineShortError(f'Failed to pull image "{image}": {error}')
     return str(error)
 

@@ -28,7 +28,7 @@ from starburst.clouds.sky.agent.containers.engine import (
     end_client,
     find_engine,
 )
-from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortError, user_of
+from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortError, is_short, user_of
 from starburst.clouds.sky.agent.containers.images import note_image
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError, create_arguments
 from starburst.clouds.sky.agent.containers.removal import CONTAINER, labelled, remove
@@ -36,7 +36,7 @@ from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.clouds.sky.agent.task_dirs import WAITS, facts, is_free, rank_dir, task_name
 from starburst.runs.supervisor.exits import LOSS, MAX_MESSAGE, OUT_OF_MEMORY, REFUSAL, VERDICT
-from starburst.runs.supervisor.files import read_json, write_json
+from starburst.runs.supervisor.files import FULL_DISK, read_json, write_json, write_reserved
 from starburst.runs.supervisor.files import remove as remove_file
 
 #: Logins of registries, until the image is here.
@@ -122,7 +122,11 @@ class ContainerLife:
         except ToldToEndError:
             return TERMINATED
         except TaskRefusedError as error:
-            return self._verdict(REFUSAL, str(error))
+            return self._verdict(LOSS if is_short(str(error)) else REFUSAL, str(error))
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+            return self._verdict(LOSS, f"its machine is short of something: {error}")
         except (ContainerGoneError, MachineShortError, NoEngineError, EngineSilentError) as error:
             return self._verdict(LOSS, str(error))
         finally:
@@ -296,9 +300,8 @@ class ContainerLife:
 
     def _verdict(self, ended_by: str, message: str, code: int = 1) -> int:
         """Leave a message for the exit, and whose doing it was; "" is the command's own."""
-        write_json(
-            os.path.join(self.path, VERDICT), {"ended_by": ended_by, "message": _line(message)[:MAX_MESSAGE]}
-        )
+        said = {"ended_by": ended_by, "message": _line(message)[:MAX_MESSAGE]}
+        write_reserved(os.path.join(self.path, VERDICT), said)
         return code
 
 
