@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from starburst.runs.supervisor.children import LOCK_FD, PR_SET_PDEATHSIG, keep_only
+from starburst.runs.supervisor.file_owner import hand_over
 
 #: What an error of `enter` names in place of a file.
 RUN_AS = "run_as"
@@ -43,7 +44,7 @@ def enter(plan: dict[str, Any]) -> None:
     """
     try:
         for path in plan["own"]:
-            _own(path, plan["uid"], plan["gid"])
+            hand_over(path, plan["uid"], plan["gid"])
         if plan["uid"] is None:
             _enter_user_namespace()
         _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC), "namespaces")
@@ -66,24 +67,6 @@ def attempt(plan: str) -> None:
         os.write(2, f"{error.strerror}".encode())
         os._exit(1)
     os._exit(0)
-
-
-def _own(path: str, uid: int | None, gid: int | None) -> None:
-    """Make a directory for the task alone, or hand it over with all in it that has the same owner."""
-    os.makedirs(path, 0o700, exist_ok=True)
-    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        before = os.fstat(top).st_uid
-        os.fchmod(top, 0o700)
-        if uid is None or gid is None or uid == before:
-            return
-        for _path, directories, files, folder in os.fwalk(".", dir_fd=top, follow_symlinks=False):
-            for name in (*directories, *files):
-                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == before:
-                    os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
-        os.fchown(top, uid, gid)  # last: an interrupted walk is begun again
-    finally:
-        os.close(top)
 
 
 def _enter_user_namespace() -> None:

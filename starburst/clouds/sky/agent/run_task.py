@@ -29,6 +29,7 @@ from starburst.clouds.sky.agent.task_dirs import (
     base,
     facts,
     forget_secrets,
+    make_checkpoint_dir,
     private_umask,
     run_id,
     write_exit,
@@ -102,7 +103,7 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
     devices = devices_of(path) or {"gpus": [], "cpus": []}
     gpus = ",".join(map(str, devices["gpus"]))
     checkpoints = os.path.expanduser(task["checkpoints"])
-    os.makedirs(checkpoints, exist_ok=True)
+    make_checkpoint_dir(checkpoints)
     report_dir = make_report_dir(path, everybody=task["docker"] is not None)
     hosts = task.get("hosts", [])
     hosts_file.write_hosts(report_dir, hosts)
