@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from starburst.clouds.sky.agent import firewall
-from starburst.clouds.sky.agent.task_account import FIRST_ID, LAST_ID
+from starburst.clouds.sky.agent.task_account import FIRST_ID, LAST_ID, MAX_PROCESSES
 from tests.clouds.sky.agent_machine import Machine, spec, text
 
 pytestmark = [
@@ -226,6 +226,14 @@ def test_a_hostile_job_gets_nothing_of_its_neighbour_of_the_agent_or_of_the_mach
     assert sorted(owners) == [FIRST_ID, FIRST_ID + 1]
     assert not answer["lapsed"]
     assert (starburst / "lease.json").stat().st_uid == (NOBODY if user == "sudo" else 0)
+
+
+def test_a_job_has_limits_of_its_own_that_it_cannot_raise(home: Path) -> None:
+    machine = Machine(home, "many/1/0")
+    shows = "ulimit -Hu; ulimit -Hc; ulimit -c 1 2>/dev/null && echo raised; id -u"
+    machine.exchange(lease_s=100, specs={"many/1/0": spec("bash", "-c", shows)})
+    machine.finish()
+    assert text(machine.exchange()) == f"{MAX_PROCESSES}\n0\n{FIRST_ID}\n"
 
 
 def test_a_second_attempt_of_a_job_has_its_checkpoints(home: Path) -> None:

@@ -19,6 +19,12 @@ from starburst.runs.supervisor.id_pool import IdPool
 
 #: User ids of jobs: above those that systemd's containers use, and below what needs more than 31 bits.
 FIRST_ID, LAST_ID = 1_900_000_000, 1_900_065_535
+#: Open files, and processes and threads of a task at most; engines of Kubernetes' nodes give as many files.
+MAX_FILES, MAX_PROCESSES = 1_048_576, 32_768
+#: Limits of a task without an image: a crash leaves no core file on the machine's disk. That of processes is
+#: for one in an account of its own.
+LIMITS = {"NOFILE": MAX_FILES, "CORE": 0}
+APART_LIMITS = {**LIMITS, "NPROC": MAX_PROCESSES}
 #: Where programs of the machine have their sockets, and how names of container engines begin there.
 SOCKETS = ("/run", "/var/run")
 ENGINES = (
