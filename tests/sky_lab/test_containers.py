@@ -227,7 +227,7 @@ async def kills(life: Life, root: int) -> None:
     """A container that does not hear is killed after its grace; a kill is not taken for want of memory."""
     await life.cloud.start(boxed("deaf", "i-1", DEAF))
     await life.cloud.start(boxed("inside", "i-1", "sh -c 'kill -KILL $$'; exit $?"))
-    await life.cloud.start(boxed("outside", "i-1", "echo began; : to-be-killed; sleep 600"))
+    await life.cloud.start(boxed("outside", "i-1", "echo began; : to-be-killed; while :; do sleep 1; done"))
     for name in ("deaf", "outside"):
         await life.written(name, "began")
     before = time.monotonic()

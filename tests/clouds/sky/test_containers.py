@@ -301,9 +301,8 @@ def test_logins_are_tried_in_turn_from_a_directory_of_the_users_alone_which_goes
 
 
 def test_an_engine_that_comes_back_is_waited_for_and_one_that_stays_dead_loses_the_run(
-    task: ContainerTask, monkeypatch: pytest.MonkeyPatch
+    task: ContainerTask,
 ) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: name if name == "docker" else None)
     task.engine.put("dead", "")
     task.run()
     ended_by, message = task.verdict
