@@ -21,15 +21,17 @@ pytestmark = [
 ]
 
 NAME = "reads/1/0"
-#: Below directories of the machine that jobs cannot write.
+#: Below directories of the machine that jobs cannot write; and where jobs see some of what is there alone.
 SECRET, CONFIG = "/etc/starburst-test/login", "/usr/share/starburst-test/app.yaml"
+RUN = "/var/run/starburst-test/in"
 READS = f"""
 cat {SECRET}/token {CONFIG} /tmp/in/app.yaml
 stat -c '%a %u' {SECRET}/token; stat -c %a {CONFIG}
 (echo x >{CONFIG}) 2>/dev/null && echo wrote
 (echo x >{SECRET}/more) 2>/dev/null && echo wrote
 (rm -f {SECRET}/token) 2>/dev/null && echo removed
-[ -s /etc/passwd ] && touch /tmp/x && echo "the rest is there"
+cat {RUN}/app.yaml
+[ -s /etc/passwd ] && [ -d /run/lock ] && touch /tmp/x && echo "the rest is there"
 until [ -e /tmp/end ]; do sleep 0.05; done
 """
 HOSTILE = """
@@ -63,7 +65,7 @@ FILES = [file(0, "token", "hf_abc\n", secret=True), file(1, "app.yaml", "lr: 1\n
 
 
 def test_a_job_reads_its_files_where_it_mounts_them_and_nobody_else_does(machine: Machine) -> None:
-    mounts = [mount(CONFIG, 1, "app.yaml"), mount(SECRET, 0), mount("/tmp/in", 1)]
+    mounts = [mount(CONFIG, 1, "app.yaml"), mount(SECRET, 0), mount("/tmp/in", 1), mount(RUN, 1)]
     reads = {**spec("sh", "-c", READS), "mounts": mounts, "files": FILES}
     machine.exchange(lease_s=100, specs={NAME: reads}, starts=[NAME])
     machine.until_it_says("the rest is there")
@@ -73,10 +75,11 @@ def test_a_job_reads_its_files_where_it_mounts_them_and_nobody_else_does(machine
     assert (machine.home / "starburst/runs/evil/1/0/log").read_text() == "over\n"
     assert not Path(SECRET).parent.exists()
     assert not Path(CONFIG).parent.exists()
+    assert not Path(RUN).parent.exists()
     (machine.dir / "tmp" / "end").touch()
     machine.wait()
     said = text(machine.exchange())
-    assert said == f"hf_abc\nlr: 1\nlr: 1\n400 {FIRST_ID}\n644\nthe rest is there\n"
+    assert said == f"hf_abc\nlr: 1\nlr: 1\n400 {FIRST_ID}\n644\nlr: 1\nthe rest is there\n"
     assert not (machine.dir / "volumes").exists()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from starburst.clouds.sky.agent import firewall
-from starburst.clouds.sky.agent.task_account import FIRST_ID, LAST_ID
+from starburst.clouds.sky.agent.task_account import FIRST_ID, LAST_ID, MAX_PROCESSES
 from tests.clouds.sky.agent_machine import Machine, spec, text
 
 pytestmark = [
@@ -25,13 +25,17 @@ pytestmark = [
 VICTIM, EVIL = "victim/1/0", "evil/1/0"
 KEY = "hunter2-of-the-victim"
 PYTHON, NOBODY = "/usr/bin/python3", 65534
-#: A network of its own, in which something listens as the machine's user and as the metadata service.
+#: A network and a /run of its own, in which something listens as the machine's user, as the metadata service,
+#: and as a container engine whose socket everybody may use.
 WORLD = """
+mount -t tmpfs tmpfs /run && mkdir /run/containerd /run/kept || exit 9
 ip link set lo up && ip addr add 169.254.169.254/32 dev lo || exit 9
 cd "$HOME/served"
 /usr/bin/python3 -m http.server --bind 127.0.0.1 8266 >/dev/null 2>&1 &
 /usr/bin/python3 -m http.server --bind 169.254.169.254 80 >/dev/null 2>&1 &
 /usr/bin/python3 "$HOME/served/sudo.py" "$HOME/sudo" &
+/usr/bin/python3 "$HOME/served/engine.py" "$HOME/starburst/runs/evil/1/0/started.json" &
+until [ -S /run/kept.sock ]; do sleep 0.05; done
 for place in 127.0.0.1/8266 169.254.169.254/80; do
     until (: </dev/tcp/$place) 2>/dev/null; do sleep 0.05; done
 done
@@ -42,7 +46,7 @@ until [ -e "$runs/victim/1/0/began" ] && [ -e "$runs/evil/1/0/began" ]; do
 done
 until [ -e "$runs/victim/1/0/exit.json" ]; do sleep 0.05; done
 $agent <"$HOME/ask-again"
-kill %1 %2 %3
+kill %1 %2 %3 %4
 """
 #: A stand-in for sudo: a client, and a server that is root and gives a command the client's standard streams.
 SUDO = """
@@ -67,6 +71,25 @@ os.chmod(sys.argv[1], 0o666)
 door.listen()
 while True:
     threading.Thread(target=serve, args=(door.accept()[0],), daemon=True).start()
+"""
+#: Sockets of an engine; its own is made anew once the job has begun, as by a restart of the engine.
+ENGINE = """
+import os, socket, sys, time
+open_ = []
+def serve(path):
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(path)
+    os.chmod(path, 0o666)
+    door.listen()
+    open_.append(door)
+for name in ("docker.sock", "containerd/containerd.sock", "kept/socket", "kept.sock"):
+    serve(f"/run/{name}")
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+os.unlink("/run/docker.sock")
+serve("/run/docker.sock")
+open("/run/kept/again", "w").close()
+time.sleep(1000)
 """
 #: What a job tries. Each line that succeeds says what it got.
 HOSTILE = """
@@ -94,14 +117,30 @@ for place in (("127.0.0.1", 8266), ("169.254.169.254", 80)):
         print("CONNECTED", place)
     except OSError:
         pass
+for name in ("run/docker.sock", "var/run/docker.sock", "run/containerd/containerd.sock", "run/kept/socket",
+    "run/kept.sock"):
+    try:
+        socket.socket(socket.AF_UNIX).connect("/" + name)
+        print("connects to", name)
+    except OSError:
+        pass
 own = socket.create_server(("127.0.0.1", 0))
 socket.create_connection(own.getsockname(), 2).close()
 print("connects to itself")
 END
+until [ -e /run/kept/again ]; do sleep 0.05; done
 {python} /tmp/connect.py
 echo mine >"$STARBURST_CHECKPOINT_DIR/step" && touch "$HOME/x" "$STARBURST_REPORT" /tmp/x &&
     echo "works as ever"
 echo to-stderr >/dev/stderr
+"""
+
+
+SAID = """connects to run/kept/socket
+connects to run/kept.sock
+connects to itself
+works as ever
+to-stderr
 """
 
 
@@ -129,6 +168,7 @@ def prepared(home: Path, user: str) -> Machine:
         ".ssh/id": "ssh",
         "served/sudo.py": SUDO_SERVER,
         "served/client.py": SUDO,
+        "served/engine.py": ENGINE,
     }
     for path, content in files.items():
         (home / path).parent.mkdir(exist_ok=True)
@@ -155,7 +195,7 @@ def played(machine: Machine, user: str) -> dict[str, Any]:
     """Both jobs, to their ends; what the agent answers then."""
     who = f"setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups" if user == "sudo" else ""
     env = {**machine.env(), "AS": who}
-    world = subprocess.Popen(["unshare", "-n", "bash", "-c", WORLD], env=env, stdout=subprocess.PIPE)
+    world = subprocess.Popen(["unshare", "-n", "-m", "bash", "-c", WORLD], env=env, stdout=subprocess.PIPE)
     try:
         runs = machine.home / "starburst" / "runs"
         machine.until_exists(runs / EVIL / "exit.json")
@@ -178,7 +218,7 @@ def test_a_hostile_job_gets_nothing_of_its_neighbour_of_the_agent_or_of_the_mach
     if answer["together"]:
         pytest.skip(f"this machine does not let us: {answer['together']}")
     ranks, starburst = answer["ranks"], home / "starburst"
-    assert text(ranks[EVIL]) == "connects to itself\nworks as ever\nto-stderr\n"
+    assert text(ranks[EVIL]) == SAID
     assert text(ranks[VICTIM]) == f"{KEY}\n", "it lives on, and has what is its own"
     assert [ranks[name]["exit"]["exit_code"] for name in (VICTIM, EVIL)] == [0, 0]
     assert ranks[VICTIM]["report"] is not None, "the agent reads what a job reports"
@@ -186,6 +226,14 @@ def test_a_hostile_job_gets_nothing_of_its_neighbour_of_the_agent_or_of_the_mach
     assert sorted(owners) == [FIRST_ID, FIRST_ID + 1]
     assert not answer["lapsed"]
     assert (starburst / "lease.json").stat().st_uid == (NOBODY if user == "sudo" else 0)
+
+
+def test_a_job_has_limits_of_its_own_that_it_cannot_raise(home: Path) -> None:
+    machine = Machine(home, "many/1/0")
+    shows = "ulimit -Hu; ulimit -Hc; ulimit -c 1 2>/dev/null && echo raised; id -u"
+    machine.exchange(lease_s=100, specs={"many/1/0": spec("bash", "-c", shows)})
+    machine.finish()
+    assert text(machine.exchange()) == f"{MAX_PROCESSES}\n0\n{FIRST_ID}\n"
 
 
 def test_a_second_attempt_of_a_job_has_its_checkpoints(home: Path) -> None:

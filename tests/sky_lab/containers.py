@@ -42,17 +42,20 @@ def boxed(
     env: Mapping[str, str] | None = None,
     pod: Mapping[str, Any] | None = None,
     own: Mapping[str, Any] | None = None,
+    over: bool = False,
+    attempt: int = 1,
 ) -> Run:
-    """A run of a shell script in a container, by its image's entry point or a shell.
+    """A run of a shell script in a container, by its image's entry point or a shell (`over` such a point).
 
     `pod` and `own` are more of its pod's and its container's manifest.
     """
     need = need or Resources.of(0, 0, 1)
-    words = (script,) if image == ENTRY else ("sh", "-c", script)
-    command, args = ((), words) if image == ENTRY else (words, ())
+    enters = image == ENTRY and not over
+    words = (script,) if enters else ("sh", "-c", script)
+    command, args = ((), words) if enters else (words, ())
     variables = [{"name": key, "value": value} for key, value in (env or {}).items()]
     container = {"name": "main", "image": image, "env": variables, **(own or {})}
-    container["args" if image == ENTRY else "command"] = list(words)
+    container["args" if enters else "command"] = list(words)
     manifest = {
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
@@ -66,4 +69,5 @@ def boxed(
         args=args,
         manifest=json.dumps(manifest),
     )
-    return Run(Job(name, name, (need,)), 1, (Slot(0, machine, need),), workload)
+    job = Job(name, name, (need,), checkpoint=True)
+    return Run(job, attempt, (Slot(0, machine, need),), workload)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -56,11 +57,44 @@ cat /etc/c/d/a.yaml; /bin/busybox stat -c %a /etc/c/d/a.yaml
 /bin/busybox df -k /dev/shm | awk 'END { print $2 }'
 echo over
 """
+SECRET_VOLUME = [{"name": "s", "secret": {"secretName": "hub"}}]
+SECRET_MOUNT = [{"name": "s", "mountPath": "/etc/s"}]
 #: What the cluster has for it.
 DATA = {
     Reference("Secret", "default", "hub"): {"token": "hf_abc\n"},
     Reference("ConfigMap", "default", "settings"): {"a": "lr: 1\n", "b": "not asked for"},
 }
+#: Shows its rights, its limits and its files.
+RIGHTS = """
+awk '/^(CapEff|CapBnd|NoNewPrivs):/ { print $2 }' /proc/self/status
+cat /sys/fs/cgroup/pids/pids.max; ulimit -c
+(echo x >/x) 2>/dev/null && echo "writes to its root"
+echo x >/tmp/x && echo "writes to its volume"
+echo x >$STARBURST_CHECKPOINT_DIR/x && echo saves
+cat /etc/s/token; /bin/busybox stat -c %a,%u /etc/s/token
+echo "$TOKEN"
+echo over
+"""
+#: CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID and SETUID; and IPC_LOCK, as in /proc/PID/status.
+DEFAULT, LOCK = f"{0xFB:016x}", f"{1 << 14:016x}"
+#: Goes on from its save, as a user that the image does not know.
+RESUMES = """
+cd $STARBURST_CHECKPOINT_DIR
+echo "step $(cat d/step 2>/dev/null || echo none) as $(id -u):$(id -g)"; cat /etc/s/token
+trap 'mkdir -p d; echo 7 >d/step; chmod 600 d/step; chmod 700 d; echo saved; exit 0' TERM
+while :; do sleep 0.1; done
+"""
+DEAF = "trap '' TERM; echo began; while :; do sleep 0.1; done"
+#: A job without an image that looks for the engine, whose socket everybody on this machine may use.
+LOOKS = """
+for name in docker.sock docker containerd; do
+    for above in /run /var/run; do [ -e $above/$name ] && echo "sees $above/$name"; done
+done
+docker ps >/dev/null 2>&1 && echo "asks the engine"
+[ -d /run/sshd ] && echo "the rest is there"
+ulimit -c; ulimit -u
+echo over
+"""
 LINES = 2_500_000
 #: A metadata service, as clouds have one at this address; and the hierarchies that Ubuntu 20.04 mounts, too:
 #: without that of systemd `docker exec` enters no container of this laboratory.
@@ -90,6 +124,9 @@ async def story(home: Path, controller: str) -> None:
         await what_runs(life)
         await files(life)
         await ends(life)
+        await rights(life)
+        await resumed(life)
+        await kills(life, root)
         await apart(life)
         await complete(life, home)
         await killed(life, root)
@@ -146,6 +183,64 @@ async def ends(life: Life) -> None:
     assert "OOMKilled" not in own.message
     assert (await life.heard(RunEnded, of("saves"))).end is RunEnd.STOPPED
     assert "saving" in await life.written("saves", "saving")
+
+
+async def rights(life: Life) -> None:
+    """What a container may do, by default and with less; what a job without an image sees of the engine."""
+    token = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
+    pod = {"volumes": [*SECRET_VOLUME, {"name": "t", "emptyDir": {}}]}
+    own = {"volumeMounts": [*SECRET_MOUNT, {"name": "t", "mountPath": "/tmp"}], "env": [token]}
+    bare = {"capabilities": {"drop": ["ALL"], "add": ["IPC_LOCK"]}, "readOnlyRootFilesystem": True}
+    await life.cloud.start(boxed("usual", "i-1", RIGHTS, pod=pod, own=own))
+    await life.cloud.start(boxed("bare", "i-1", RIGHTS, pod=pod, own={**own, "securityContext": bare}))
+    await life.cloud.start(job("looks", "i-1", LOOKS))
+    await life.cloud.start(boxed("over", "i-1", 'echo "over: $IMAGE_SAYS"', image=ENTRY, over=True))
+    for name in ("usual", "bare", "looks", "over"):
+        assert (await life.heard(RunEnded, of(name))).exit_code == 0
+    files = "writes to its volume\nsaves\nhf_abc\n400,0\nhf_abc\n\nover\n"
+    expected = {
+        "usual": f"{DEFAULT}\n{DEFAULT}\n1\n32768\n0\nwrites to its root\n{files}",
+        "bare": f"{LOCK}\n{LOCK}\n1\n32768\n0\n{files}",
+        "looks": "the rest is there\n0\n32768\nover\n",
+        "over": "over: hello there\n",
+    }
+    assert {name: await life.written(name, "over") for name in expected} == expected
+
+
+async def resumed(life: Life) -> None:
+    """A container that is not root saves within its grace, and its next attempt goes on from there."""
+    context = {"runAsUser": 1234, "runAsGroup": 5678}
+    more = {
+        "pod": {"volumes": SECRET_VOLUME},
+        "own": {"securityContext": context, "volumeMounts": SECRET_MOUNT},
+    }
+    for attempt, step in ((1, "none"), (2, "7")):
+        await life.cloud.start(boxed("resumes", "i-1", RESUMES, attempt=attempt, **more))
+        said = await life.written("resumes", "hf_abc\n", attempt)
+        assert said == f"step {step} as 1234:5678\nhf_abc\n"
+        await life.cloud.stop("resumes", attempt, 60.0)
+        assert (await life.heard(RunEnded, of("resumes", attempt))).end is RunEnd.STOPPED
+        assert (await life.written("resumes", "saved", attempt)).endswith("saved\n")
+
+
+async def kills(life: Life, root: int) -> None:
+    """A container that does not hear is killed after its grace; a kill is not taken for want of memory."""
+    await life.cloud.start(boxed("deaf", "i-1", DEAF))
+    await life.cloud.start(boxed("inside", "i-1", "sh -c 'kill -KILL $$'; exit $?"))
+    await life.cloud.start(boxed("outside", "i-1", "echo began; : to-be-killed; while :; do sleep 1; done"))
+    for name in ("deaf", "outside"):
+        await life.written(name, "began")
+    before = time.monotonic()
+    await life.cloud.stop("deaf", 1, 2.0)
+    kill_in(root, lambda word: "to-be-killed" in word)
+    deaf = await life.heard(RunEnded, of("deaf"))
+    assert (deaf.end, deaf.exit_code) == (RunEnd.STOPPED, 137)
+    assert time.monotonic() - before >= 2.0
+    for name in ("inside", "outside"):
+        ended = await life.heard(RunEnded, of(name))
+        assert (ended.end, ended.exit_code) == (RunEnd.EXITED, 137)
+        assert "OOMKilled" not in ended.message
+    assert containers(root) == ""
 
 
 async def apart(life: Life) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 
 #: The descriptor by which the supervisor inherits the lock of its rank directory.
@@ -32,6 +34,17 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(127)
+
+
+def limit(limits: Mapping[str, int]) -> None:
+    """Set limits of this process, by names without RLIMIT_; one that may not be raised stays as high."""
+    for name, most in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        try:
+            resource.setrlimit(kind, (most, most))
+        except (ValueError, OSError):
+            hard = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (hard, hard))
 
 
 def keep_only(*kept: int) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from starburst.runs.supervisor import cgroups
+from starburst.runs.supervisor.children import limit
 from starburst.runs.supervisor.files import read_fact, try_lock
 from starburst.runs.supervisor.seclusion import PR_SET_NO_NEW_PRIVS
 from starburst.runs.supervisor.strays import mark_of
@@ -117,10 +118,11 @@ def _run(task: Path, inside: Inside, command: Sequence[str], told: int) -> None:
     """
     code = 127
     try:
-        group = (read_fact(task / "spec.json", 1 << 24) or {}).get("cgroup")
-        if group:
+        spec = read_fact(task / "spec.json", 1 << 24) or {}
+        if spec.get("cgroup"):
             with suppress(OSError):
-                cgroups.join(group)
+                cgroups.join(spec["cgroup"])
+        limit(spec.get("limits", {}))
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(str(task)),) * 2)
         folder = os.open(f"/proc/{inside.pid}/cwd", os.O_PATH | os.O_CLOEXEC)

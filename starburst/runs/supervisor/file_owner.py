@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import suppress
 
 _libc = ctypes.CDLL(None)
 
@@ -25,3 +26,25 @@ def act_as_oneself() -> None:
     """Read and write files with all rights of the process again."""
     _libc.setfsuid(os.geteuid())
     _libc.setfsgid(os.getegid())
+
+
+def hand_over(path: str, uid: int | None, gid: int | None, mode: int = 0o700) -> None:
+    """Make a directory of this mode, and give it to an account with all in it that has the same owner.
+
+    What is removed meanwhile is passed over. Without an account it stays whose it is.
+    """
+    os.makedirs(path, mode, exist_ok=True)
+    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        before = os.fstat(top).st_uid
+        os.fchmod(top, mode)
+        if uid is None or gid is None or uid == before:
+            return
+        for _path, directories, files, folder in os.fwalk(".", dir_fd=top, follow_symlinks=False):
+            for name in (*directories, *files):
+                with suppress(FileNotFoundError):
+                    if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == before:
+                        os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
+        os.fchown(top, uid, gid)  # last: an interrupted walk is begun again
+    finally:
+        os.close(top)

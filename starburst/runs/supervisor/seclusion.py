@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from starburst.runs.supervisor.children import LOCK_FD, PR_SET_PDEATHSIG, keep_only
+from starburst.runs.supervisor.file_owner import hand_over
 
 #: What an error of `enter` names in place of a file.
 RUN_AS = "run_as"
@@ -35,15 +36,16 @@ def enter(plan: dict[str, Any]) -> None:
 
     `plan` comes from `accounts.py`: `uid`, `gid`, `groups` (a `uid` of None: this account, in a user
     namespace), `own` (directories to be made for it), `hide`, `keep` (exceptions from `hide`), `private`
-    (pairs of a directory and the one to be mounted over it) and perhaps `mounts` (pairs of a place, which
-    need not exist, and what is mounted there read-only; outer places first).
+    (pairs of a directory and the one to be mounted over it) and perhaps `without` (pairs of a directory and
+    the beginnings of names in it that are not to be seen) and `mounts` (pairs of a place, which need not
+    exist, and what is mounted there read-only; outer places first).
 
     Raises:
         OSError: the kernel refuses; its filename is RUN_AS.
     """
     try:
         for path in plan["own"]:
-            _own(path, plan["uid"], plan["gid"])
+            hand_over(path, plan["uid"], plan["gid"])
         if plan["uid"] is None:
             _enter_user_namespace()
         _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC), "namespaces")
@@ -68,24 +70,6 @@ def attempt(plan: str) -> None:
     os._exit(0)
 
 
-def _own(path: str, uid: int | None, gid: int | None) -> None:
-    """Make a directory for the task alone, or hand it over with all in it that has the same owner."""
-    os.makedirs(path, 0o700, exist_ok=True)
-    top = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        before = os.fstat(top).st_uid
-        os.fchmod(top, 0o700)
-        if uid is None or gid is None or uid == before:
-            return
-        for _path, directories, files, folder in os.fwalk(".", dir_fd=top, follow_symlinks=False):
-            for name in (*directories, *files):
-                if os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid == before:
-                    os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
-        os.fchown(top, uid, gid)  # last: an interrupted walk is begun again
-    finally:
-        os.close(top)
-
-
 def _enter_user_namespace() -> None:
     uid, gid = os.geteuid(), os.getegid()
     _check(_libc.unshare(CLONE_NEWUSER), "a user namespace")
@@ -103,6 +87,8 @@ def _see_only(plan: dict[str, Any]) -> None:
     before = os.umask(0o066)
     for path, folder in lain.items():
         _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND | MS_REC)
+    for path, beginnings in plan.get("without", ()):
+        _leave_out(path, tuple(beginnings))
     for path in plan["hide"]:
         os.makedirs(path, exist_ok=True)  # what is mounted above it may be empty
         _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=711,size=1m")
@@ -112,9 +98,34 @@ def _see_only(plan: dict[str, Any]) -> None:
     for place, what in mounts:
         _make_mount_point(plan, place, stat.S_ISDIR(os.fstat(what).st_mode))
         _mount(f"/proc/self/fd/{what}", place, None, MS_BIND)
-    for path in (*plan["hide"], *(place for place, _ in mounts)):
+    without = [path for path, _ in plan.get("without", ())]
+    for path in (*plan["hide"], *without, *(place for place, _ in mounts)):
         _mount("none", path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.umask(before)
+
+
+def _leave_out(directory: str, beginnings: tuple[str, ...]) -> None:
+    """Mount an empty directory over one, and into it what is there now, but for names that begin so.
+
+    So a socket that is made anew is not seen, either. What cannot be mounted there is left out.
+    """
+    kept, flags = {}, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+    for name in os.listdir(directory):
+        if not name.startswith(beginnings):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                kept[name] = os.open(os.path.join(directory, name), flags)
+    _mount("tmpfs", directory, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=1m")
+    for name, handle in kept.items():
+        place, kind = os.path.join(directory, name), os.fstat(handle).st_mode
+        with suppress(OSError):
+            if stat.S_ISLNK(kind):
+                os.symlink(os.readlink("", dir_fd=handle), place)
+                continue
+            if stat.S_ISDIR(kind):
+                os.mkdir(place)
+            else:
+                os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC))
+            _mount(f"/proc/self/fd/{handle}", place, None, MS_BIND | MS_REC)
 
 
 def _make_mount_point(plan: dict[str, Any], place: str, is_directory: bool) -> None:
@@ -127,8 +138,9 @@ def _make_mount_point(plan: dict[str, Any], place: str, is_directory: bool) -> N
     above = os.path.dirname(place)
     while not os.path.isdir(above):
         above = os.path.dirname(above)
-    own = [*plan["hide"], *(path for path, _ in plan["private"])]
-    if above != "/" and not os.stat(above).st_mode & stat.S_IWOTH and not _is_within(above, own):
+    own = [*plan["hide"], *(path for path, _ in (*plan["private"], *plan.get("without", ())))]
+    is_ours = _is_within(os.path.realpath(above), own)
+    if above != "/" and not os.stat(above).st_mode & stat.S_IWOTH and not is_ours:
         layers = os.path.join(plan["hide"][0], f".{place.replace('/', '-')}")
         upper, work = os.path.join(layers, "upper"), os.path.join(layers, "work")
         os.makedirs(upper)

@@ -28,6 +28,7 @@ from starburst.runs.supervisor.children import (
     die_with,
     end_children,
     keep_only,
+    limit,
 )
 from starburst.runs.supervisor.exits import (
     ITSELF,
@@ -161,6 +162,7 @@ class Supervisor:
         die_with(supervisor)  # after that, for it undoes this
         with suppress(ValueError, OSError):  # a lower limit was set
             resource.setrlimit(resource.RLIMIT_RTTIME, (mark_of(self.directory),) * 2)
+        limit(self.spec.get("limits", {}))  # before seclusion, which takes the right to raise them
         if self.spec.get("cgroup"):
             with suppress(OSError):  # the limit marks it all the same
                 cgroups.join(self.spec["cgroup"])

@@ -39,6 +39,8 @@ class ContainerTask:
         self.engine.runs("echo hello")
         self.dir = home / "starburst/runs/a/1/0"
         self.dir.mkdir(parents=True)
+        self.checkpoints = home / "starburst/checkpoints/a"
+        self.checkpoints.mkdir(parents=True)
         self.manifest: dict[str, Any] = {}
         self.resources = Resources()
         self.gpus = ""
@@ -49,7 +51,8 @@ class ContainerTask:
         pod = {"kind": "Pod", "metadata": {}, "spec": spec}
         workload = Workload(("train",), image=name, manifest=json.dumps(pod))
         box: dict[str, Any] = {**container("sb-a-1-0", workload, self.resources, {})}
-        here = {"@DIR@": str(self.dir), "@GPUS@": self.gpus, "@CHECKPOINTS@": "/c", "@REPORT@": "/r"}
+        here = {"@DIR@": str(self.dir), "@GPUS@": self.gpus, "@REPORT@": "/r"}
+        here["@CHECKPOINTS@"] = str(self.checkpoints)
         box.update(here=here, secret_names=more.pop("secret_names", []), **more)
         return ContainerLife(str(self.dir), {"docker": box}, told or Told()).run()
 

@@ -42,6 +42,9 @@ class FakeEngine:
         path = bin_ / program
         path.write_text(SCRIPT)
         path.chmod(0o755)
+        if program == "docker":  # this host's podman is none of the machine's
+            (bin_ / "podman").write_text("#!/bin/sh\nexit 1\n")
+            (bin_ / "podman").chmod(0o755)
         self.put("version", f"{program} version 20.10.24\n")
         for name in ("user", "info", "pull", "create", "run", "exec", "containers"):
             self.put(name, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from starburst.clouds.sky.agent.protocol import LOG_BYTES
+from starburst.clouds.sky.agent.task_account import MAX_FILES
 from tests.clouds.sky.agent_machine import NAME, Machine, spec, text
 
 pytestmark = pytest.mark.processes
@@ -190,6 +192,15 @@ def test_tasks_have_cpus_of_their_own_while_there_are_enough(machine: Machine) -
     seen = [(machine.home / "starburst" / "runs" / name / "log").read_text().strip() for name in names]
     assert len(set(seen)) == 2
     assert all(cpu.isdigit() for cpu in seen)
+
+
+def test_a_crash_leaves_no_core_file_and_many_files_may_be_open(machine: Machine) -> None:
+    machine.keeps_nobody_apart()
+    machine.exchange(lease_s=100, specs={NAME: spec("sh", "-c", "ulimit -c; ulimit -Hc; ulimit -n")})
+    machine.finish()
+    *cores, files = map(int, text(machine.exchange()).split())
+    assert cores == [0, 0]
+    assert files in (MAX_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]), "or they cannot be raised"
 
 
 def test_output_comes_in_parts_and_says_when_there_is_more(machine: Machine) -> None:

@@ -58,19 +58,12 @@ def test_modes_are_the_manifests_or_a_kubelets_and_a_secret_is_its_readers_alone
     files = file("d/plain"), file("own", 0o440), file("secret", secret=True), file("bytes", content=b"\xff\0")
     volumes = taken_in(task, *files)
     assert mode_of(task.dir / "files.json") == 0o600
-    write_files(str(task.dir), closed=True)
+    write_files(str(task.dir))
     assert not (task.dir / "files.json").exists()
     assert [mode_of(volumes / "0" / name) for name in ("d/plain", "own", "secret")] == [0o644, 0o440, 0o400]
     assert (volumes / "0" / "bytes").read_bytes() == b"\xff\0"
     assert mode_of(volumes) == 0o700, "other users of the machine come no further"
     assert mode_of(volumes / "0") == 0o755, "the container's user does"
-
-
-def test_a_secret_whose_reader_is_not_root_has_a_kubelets_mode(task: ContainerTask) -> None:
-    volumes = taken_in(task, file("secret", secret=True))
-    task.engine.put("user", "1000")
-    assert task.run() == 0
-    assert mode_of(volumes / "0" / "secret") == 0o644
 
 
 def test_they_go_with_a_task_that_never_starts_and_with_one_whose_agent_was_killed(
@@ -82,7 +75,7 @@ def test_they_go_with_a_task_that_never_starts_and_with_one_whose_agent_was_kill
     for name in ("spec.json", "exit.json"):
         (task.dir / name).unlink()
     volumes = taken_in(task, file("secret", secret=True))
-    write_files(str(task.dir), closed=True)
+    write_files(str(task.dir))
     (task.dir / "began").touch()
     assert state(str(task.dir))["over"]
     assert not volumes.exists()
@@ -90,7 +83,7 @@ def test_they_go_with_a_task_that_never_starts_and_with_one_whose_agent_was_kill
 
 def test_they_are_mounted_read_only_and_a_file_that_is_not_there_is_refused(task: ContainerTask) -> None:
     volumes = taken_in(task, file("a"))
-    write_files(str(task.dir), closed=True)
+    write_files(str(task.dir))
     assert bind(str(task.dir), mount("0/a")) == ["-v", f"{volumes}/0/a:/v:ro"]
     with pytest.raises(TaskRefusedError, match="there is no b in its volume; mend subPath"):
         bind(str(task.dir), mount("0/b"))

@@ -8,12 +8,18 @@ import json
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from starburst.clouds.sky.agent.containers import image, life
+from starburst.clouds.sky.agent.containers import container_user, image, life
+from starburst.clouds.sky.agent.containers import options as options_
+from starburst.clouds.sky.agent.containers.engine import Engine
 from starburst.clouds.sky.agent.containers.life import ContainerLife
+from starburst.clouds.sky.agent.containers.options import limits
 from starburst.clouds.sky.agent.containers.removal import remove_container
+from starburst.clouds.sky.agent.protocol import ContainerSpec
+from starburst.clouds.sky.agent.separation import RootRefusedError
 from starburst.domain.resources import Resources
 from starburst.runs.supervisor.files import reserve, write_json
 from tests.clouds.sky.container_task import ContainerTask, Told
@@ -21,11 +27,16 @@ from tests.clouds.sky.container_task import ContainerTask, Told
 DENIED = "pull access denied for me/train, repository does not exist or may require 'docker login'"
 
 
+def refused(*_args: object, **_more: object) -> None:
+    raise RootRefusedError
+
+
 @pytest.fixture
 def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContainerTask:
     made = ContainerTask(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", made.engine.path)
+    monkeypatch.setattr(container_user, "ask_root", refused)
     for module, names in ((life, ("ENGINE_S", "AGAIN_S", "LOOK_S")), (image, ("FIRST_PAUSE_S", "LOOK_S"))):
         for name in names:
             monkeypatch.setattr(module, name, 0.05)
@@ -119,6 +130,38 @@ def test_run_as_non_root_is_asked_of_the_image(task: ContainerTask, user: str, e
         assert task.verdict[1] == (
             "CreateContainerConfigError: container has runAsNonRoot and image will run as root; set runAsUser"
         )
+
+
+def test_its_limits_are_those_of_a_node_without_core_files(
+    task: ContainerTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options_, "root_raises_limits", lambda: True)
+    task.run()
+    limits = ["core=0:0", "nofile=1048576:1048576", "memlock=8388608:8388608"]
+    assert options(task.engine.called("create"), "--ulimit") == limits
+
+
+def test_where_limits_cannot_be_raised_they_are_the_engines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    box, by_root = cast("ContainerSpec", {"options": []}), Engine("podman", ("sudo", "-n", "podman"))
+    for can, engine, expected in (
+        (True, by_root, 6),
+        (True, Engine("podman", ("podman",)), 2),
+        (False, by_root, 2),
+    ):
+        monkeypatch.setattr(options_, "root_raises_limits", lambda can=can: can)
+        assert len(limits(engine, box)) == expected
+    assert limits(by_root, box) == ["--ulimit", "core=0:0"]
+
+
+def test_a_container_that_may_lock_memory_locks_any_as_any_user(
+    task: ContainerTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options_, "root_raises_limits", lambda: True)
+    capabilities = {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    task.manifest["securityContext"] = {"capabilities": capabilities}
+    task.run()
+    assert options(task.engine.called("create"), "--ulimit")[-1] == "memlock=-1:-1"
 
 
 def test_gpus_cpus_and_memory_are_its_own(task: ContainerTask) -> None:

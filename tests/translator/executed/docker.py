@@ -23,6 +23,7 @@ _OTHERS = frozenset(
             "--cpuset-cpus",
             "--gpus",
             "--cgroup-parent",
+            "--ulimit",
         ),
     )
 )

@@ -23,12 +23,20 @@ from starburst.clouds.sky.agent.devices import devices_of
 from starburst.clouds.sky.agent.progress_file import make_report_dir, report_path
 from starburst.clouds.sky.agent.protocol import ContainerSpec, TaskSpec
 from starburst.clouds.sky.agent.separation import separation
-from starburst.clouds.sky.agent.task_account import plan_of, programs, user_id, why_not_written
+from starburst.clouds.sky.agent.task_account import (
+    APART_LIMITS,
+    LIMITS,
+    plan_of,
+    programs,
+    user_id,
+    why_not_written,
+)
 from starburst.clouds.sky.agent.task_dirs import (
     WAITS,
     base,
     facts,
     forget_secrets,
+    make_checkpoint_dir,
     private_umask,
     run_id,
     write_exit,
@@ -102,7 +110,7 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
     devices = devices_of(path) or {"gpus": [], "cpus": []}
     gpus = ",".join(map(str, devices["gpus"]))
     checkpoints = os.path.expanduser(task["checkpoints"])
-    os.makedirs(checkpoints, exist_ok=True)
+    make_checkpoint_dir(checkpoints)
     report_dir = make_report_dir(path, everybody=task["docker"] is not None)
     hosts = task.get("hosts", [])
     hosts_file.write_hosts(report_dir, hosts)
@@ -118,6 +126,7 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
         env = {**machine_environment(), **account, **task["env"], **own}
         task["env"] = {**env, "STARBURST_CHECKPOINT_DIR": checkpoints}
         task["cwd"] = task["cwd"] or os.path.join(path, "work")
+    spec["limits"] = (APART_LIMITS if apart else LIMITS) if task["docker"] is None else {}
     if apart:
         keep_apart(path, spec, checkpoints, report_dir)
     else:

@@ -59,7 +59,7 @@ def separation() -> Separation:
     return found
 
 
-def ask_root(verb: str, request: dict[str, Any]) -> dict[str, Any]:
+def ask_root(verb: str, request: dict[str, Any], *, seconds: float = TRIAL_S) -> dict[str, Any]:
     """What this agent answers to a verb as root.
 
     Raises:
@@ -70,9 +70,9 @@ def ask_root(verb: str, request: dict[str, Any]) -> dict[str, Any]:
     argv = as_root(*agent, verb, PATH=os.environ.get("PATH", os.defpath))
     text = json.dumps(request)
     try:
-        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=TRIAL_S, check=False)
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired as error:  # nothing is found out by that
-        raise OSError(f"root does not answer within {TRIAL_S:g} s") from error
+        raise OSError(f"root does not answer within {seconds:g} s") from error
     except OSError as error:
         raise RootRefusedError(f"its user cannot become root: {error}") from error
     if done.returncode != 0:

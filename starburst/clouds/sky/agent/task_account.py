@@ -1,7 +1,8 @@
 """The account of a task that is kept apart on its machine: a user id per job, and what it sees there.
 
 It is no user of the machine and never becomes one. It sees the home of the machine's user as an empty
-directory with nothing in it but the task's own directories and the programs that are in its PATH.
+directory with nothing in it but the task's own directories and the programs that are in its PATH, and no
+socket of a container engine, whose users are root.
 """
 
 from __future__ import annotations
@@ -18,6 +19,26 @@ from starburst.runs.supervisor.id_pool import IdPool
 
 #: User ids of jobs: above those that systemd's containers use, and below what needs more than 31 bits.
 FIRST_ID, LAST_ID = 1_900_000_000, 1_900_065_535
+#: Open files, and processes and threads of a task at most; engines of Kubernetes' nodes give as many files.
+MAX_FILES, MAX_PROCESSES = 1_048_576, 32_768
+#: Limits of a task without an image: a crash leaves no core file on the machine's disk. That of processes is
+#: for one in an account of its own.
+LIMITS = {"NOFILE": MAX_FILES, "CORE": 0}
+APART_LIMITS = {**LIMITS, "NPROC": MAX_PROCESSES}
+#: Where programs of the machine have their sockets, and how names of container engines begin there.
+SOCKETS = ("/run", "/var/run")
+ENGINES = (
+    "buildkit",
+    "containerd",
+    "containers",
+    "cri-",
+    "crio",
+    "docker",
+    "k3s",
+    "libpod",
+    "podman",
+    "runc",
+)
 
 
 def user_id(path: str) -> int:
@@ -39,6 +60,11 @@ def plan_of(uid: int, own: Sequence[str], keep: Sequence[str], tmp: str) -> dict
         "own": [*own, tmp],
         "hide": [os.path.realpath(os.path.expanduser("~"))],
         "keep": [*own, *keep],
+        "without": [
+            [place, ENGINES]
+            for place in dict.fromkeys(map(os.path.realpath, SOCKETS))
+            if os.path.isdir(place)
+        ],
         "private": [[place, tmp] for place in ("/tmp", "/var/tmp") if os.path.isdir(place)],
         "no_new_privs": True,
     }

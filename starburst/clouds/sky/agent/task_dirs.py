@@ -54,6 +54,17 @@ def rank_dir(name: str) -> str:
     return os.path.join(base(), "runs", name)
 
 
+def make_checkpoint_dir(directory: str) -> None:
+    """Make the directory of a job's checkpoints, in one of the machine's user alone unless it is in a bucket.
+
+    A container may write in it as any user.
+    """
+    os.makedirs(directory, exist_ok=True)
+    above = os.path.dirname(directory)
+    if above == os.path.join(base(), "checkpoints"):
+        os.chmod(above, 0o700)
+
+
 def facts(path: str) -> dict[str, Any] | None:
     """The JSON object in a file; None if there is none, it cannot be read, or a job has replaced it."""
     try:

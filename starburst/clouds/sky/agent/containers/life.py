@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from starburst.clouds.sky.agent.containers import prefetch
+from starburst.clouds.sky.agent.containers.container_user import ContainerUser, container_user, make_own
 from starburst.clouds.sky.agent.containers.egress import Egress
 from starburst.clouds.sky.agent.containers.engine import (
     ACT_S,
@@ -28,7 +29,7 @@ from starburst.clouds.sky.agent.containers.engine import (
     end_client,
     find_engine,
 )
-from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortError, is_short, user_of
+from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortError, is_short
 from starburst.clouds.sky.agent.containers.images import note_image
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError, create_arguments
 from starburst.clouds.sky.agent.containers.removal import CONTAINER, labelled, remove
@@ -45,8 +46,6 @@ LOGINS = "logins.json"
 ENGINE_S, AGAIN_S, LOOK_S = 120.0, 1.0, 0.1
 #: Seconds between looks at a client and at what listens, beside the signals that tell of a client's end.
 IDLE_S = 15.0
-#: Names of root in an image.
-ROOT = ("", "0", "root")
 #: Exit code of a task that was told to end before its container ran; as of a shell.
 TERMINATED = 128 + signal.SIGTERM
 #: Seconds that an engine may take to stop a container: the supervisor ends the grace.
@@ -168,9 +167,10 @@ class ContainerLife:
         note_image(self.engine, image, pull.ensure())
         self._remove_orphans()
         try:
-            user = self._user()
+            user = container_user(self.engine, self.box)
             self._check_user(user)
-            write_files(self.path, closed=user in ROOT)
+            write_files(self.path)
+            make_own(self.path, self.engine, user, self.known["@CHECKPOINTS@"])
             self.egress = Egress(self.engine)
             parent = self.egress.close()
             own = self.path, self.engine, self.box, self.known, self.secrets
@@ -181,15 +181,9 @@ class ContainerLife:
             raise TaskRefusedError(f"CreateContainerError: {error}") from error
         write_json(os.path.join(self.path, CONTAINER), {"id": made.split()[-1] if made.split() else ""})
 
-    def _user(self) -> str:
-        """The user of the container, by the job or else by the image; "" is root."""
-        options = self.box["options"]
-        own = options[options.index("--user") + 1] if "--user" in options else None
-        return (user_of(self.engine, self.box["image"]) if own is None else own).partition(":")[0]
-
-    def _check_user(self, user: str) -> None:
+    def _check_user(self, user: ContainerUser) -> None:
         """Kubernetes' runAsNonRoot, which only the image can answer where the job names no user."""
-        if self.box.get("non_root") and user in ROOT:
+        if self.box.get("non_root") and user.is_root:
             why = "container has runAsNonRoot and image will run as root"
             raise TaskRefusedError(f"CreateContainerConfigError: {why}; set runAsUser")
 

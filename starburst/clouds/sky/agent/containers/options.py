@@ -5,12 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from starburst.clouds.sky.agent.containers.engine import Engine
 from starburst.clouds.sky.agent.containers.removal import LABEL
 from starburst.clouds.sky.agent.devices import devices_of
 from starburst.clouds.sky.agent.protocol import ContainerSpec, VolumeMount
+from starburst.clouds.sky.agent.task_account import MAX_FILES
 from starburst.clouds.sky.agent.task_dirs import VOLUMES, task_name
+
+#: The number of the capability by which limits are raised.
+CAP_SYS_RESOURCE = 24
+#: Bytes of memory that a process locks at most, as systemd gives it to container engines.
+MAX_LOCKED = 8 << 20
 
 
 class TaskRefusedError(Exception):
@@ -39,12 +46,34 @@ def create_arguments(
     if cpus and engine.is_root:
         options += ["--cpuset-cpus", ",".join(map(str, cpus))]
     options += ["--cgroup-parent", parent] if parent else []
+    options += limits(engine, box)
     for volume in box.get("volumes", ()):
         size_mib = volume.get("memory_mib")  # specs of older versions have none
         options += bind(path, volume) if size_mib is None else in_memory(volume["path"], size_mib, box)
     options += [part for key in sorted({*box["env"], *secrets}) for part in ("-e", key)]
     options += engine.gpus(known["@GPUS@"])  # last: a job's own variable of that name does not count
     return [*options, *box["rest"]]
+
+
+def limits(engine: Engine, box: ContainerSpec) -> list[str]:
+    """The options for limits of a container's processes: as on a node with containerd, without core files.
+
+    A container that adds IPC_LOCK may lock any memory, also as a user who is not root and has no capability.
+    Where limits cannot be raised, those that the engine has remain.
+    """
+    options = ["--ulimit", "core=0:0"]
+    if not engine.is_root or not root_raises_limits():
+        return options
+    locked = -1 if "IPC_LOCK" in box["options"] else MAX_LOCKED
+    files = min(MAX_FILES, int(Path("/proc/sys/fs/nr_open").read_text()))
+    return [*options, "--ulimit", f"nofile={files}:{files}", "--ulimit", f"memlock={locked}:{locked}"]
+
+
+def root_raises_limits() -> bool:
+    """Whether root has the capability for that on this machine; within a container it may not."""
+    status = Path("/proc/self/status").read_text()
+    bounds = next(line.split()[1] for line in status.splitlines() if line.startswith("CapBnd:"))
+    return bool(int(bounds, 16) >> CAP_SYS_RESOURCE & 1)
 
 
 def in_memory(place: str, size_mib: int, box: ContainerSpec) -> list[str]:

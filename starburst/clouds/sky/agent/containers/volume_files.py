@@ -1,7 +1,8 @@
 """Files of a task's volumes that came with its run: values of ConfigMaps and Secrets, facts of its pod.
 
 They are below the task's directory, in one that is the machine user's alone, and go when the task ends. Only
-the task sees them, read-only and with the modes of the manifest, as from a kubelet.
+the task sees them, read-only and with the modes of the manifest, as from a kubelet. They are made its own by
+`keep_apart` of `run_task.py`, or by `container_user.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from starburst.clouds.sky.agent.protocol import FileToWrite, VolumeMount
 from starburst.clouds.sky.agent.task_dirs import FILES, VOLUMES, facts
 from starburst.runs.supervisor.files import remove
 
-#: Modes without one in the manifest: a kubelet's; and of a Secret whose reader is root or its owner.
+#: Modes without one in the manifest: a kubelet's; and of a Secret, which its owner reads.
 MODE, SECRET_MODE = 0o644, 0o400
 
 #: Directories of the kernel's, where no mount point can be made.
 KERNELS = ("/proc", "/sys", "/dev")
 
 
-def write_files(path: str, *, closed: bool) -> None:
-    """Write the files of a task into its volumes. `closed`: Secrets are for root and their owner to read.
+def write_files(path: str) -> None:
+    """Write the files of a task into its volumes.
 
     Raises:
         TaskRefusedError: one cannot be written where it is to be.
@@ -36,7 +37,7 @@ def write_files(path: str, *, closed: bool) -> None:
     for file in cast("list[FileToWrite]", files):
         place = os.path.join(root, file["volume"], file["path"])
         try:
-            _write(place, file, SECRET_MODE if file["secret"] and closed else MODE)
+            _write(place, file, SECRET_MODE if file["secret"] else MODE)
         except OSError as error:
             raise TaskRefusedError(f"the file {file['path']} cannot be written: {error.strerror}") from error
     remove(os.path.join(path, FILES))
@@ -50,7 +51,7 @@ def file_mounts(path: str, mounts: Sequence[VolumeMount]) -> list[list[str]]:
     """
     if not mounts:
         return []
-    write_files(path, closed=True)
+    write_files(path)
     pairs = []
     for volume in mounts:
         place = os.path.normpath(f"/{volume['path'].lstrip('/')}")
@@ -60,11 +61,14 @@ def file_mounts(path: str, mounts: Sequence[VolumeMount]) -> list[list[str]]:
     return sorted(pairs)
 
 
-def give_files(path: str, uid: int) -> None:
-    """As root: make these files its account's own; their directories stay the machine user's."""
+def give_files(path: str, uid: int, gid: int = -1) -> None:
+    """As root: make these files an account's own; their directories stay the machine user's.
+
+    A group of -1 is the one that they have.
+    """
     for folder, _directories, files in os.walk(os.path.join(path, VOLUMES)):
         for name in files:
-            os.chown(os.path.join(folder, name), uid, -1, follow_symlinks=False)
+            os.chown(os.path.join(folder, name), uid, gid, follow_symlinks=False)
 
 
 def _write(place: str, file: FileToWrite, default_mode: int) -> None:
