@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.debian import require
 from tests.kube.lab import skip
 
 ROOT = Path(__file__).parents[2]
@@ -126,13 +127,4 @@ def engine(directory: Path) -> Iterator[Engine]:
 def _install() -> None:
     if os.geteuid() != 0:
         skip("a container engine needs root")
-    if shutil.which("dockerd") and shutil.which("debootstrap"):
-        return
-    if shutil.which("apt-get") is None:
-        skip("there is no dockerd or no debootstrap, and no apt-get to install them with")
-    install = ["apt-get", "install", "-y", "--no-install-recommends", *PACKAGES]
-    try:
-        subprocess.run(["apt-get", "update"], capture_output=True, timeout=120, check=True)
-        subprocess.run(install, capture_output=True, timeout=600, check=True)
-    except subprocess.SubprocessError as error:
-        skip(f"Debian's {' '.join(PACKAGES)} cannot be installed: {error}")
+    require(("dockerd", "debootstrap"), PACKAGES)
