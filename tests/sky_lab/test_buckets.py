@@ -165,7 +165,7 @@ def cached(bucket: str, there: Path, root: Path) -> Iterator[None]:
 
 @contextmanager
 def uncached(bucket: str, there: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A bucket mounted as MOUNT by rclone, as SkyPilot does it on ARM; else by goofys, no package of Debian."""
+    """A bucket mounted as MOUNT by rclone, as SkyPilot does it on ARM; else by goofys, which Debian lacks."""
     task, _paths = launched(bucket)
     (store,) = task.storage_mounts[BUCKET].stores.values()
     words = options_of(store.mount_command(str(there)).partition("; else ")[0])
