@@ -153,7 +153,7 @@ def cached(bucket: str, there: Path, root: Path) -> Iterator[None]:
     """A bucket mounted as MOUNT_CACHED, by the options that SkyPilot gives rclone; its log is in `logs`."""
     task, paths = launched(bucket, "MOUNT_CACHED")
     (store,) = task.storage_mounts[paths["MOUNT_CACHED"]].stores.values()
-    options = options_of(store.mount_cached_command(str(there)).partition(" > ")[0])
+    options = options_of(store.mount_cached_command(str(there)), " > ")
     (root / "logs").mkdir()
     ours = {"--log-file": str(root / "logs" / "mount.log"), "--cache-dir": str(root / "cache")}
     words = [ours.get(before, word) for before, word in zip(["", *options], options, strict=False)]
@@ -168,16 +168,16 @@ def uncached(bucket: str, there: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A bucket mounted as MOUNT by rclone, as SkyPilot does it on ARM; else by goofys, which Debian lacks."""
     task, _paths = launched(bucket)
     (store,) = task.storage_mounts[BUCKET].stores.values()
-    words = options_of(store.mount_command(str(there)).partition("; else ")[0])
+    words = options_of(store.mount_command(str(there)), "; else ")
     words.remove("--daemon")
     # What is sent in parts is of version "null" in moto, which it then does not find.
     with mounted(bucket, there, [*words, "--streaming-upload-cutoff", "64M"]) as rclone:
         yield rclone
 
 
-def options_of(command: str) -> list[str]:
-    """The options after what is mounted where."""
-    return shlex.split(command[command.index("rclone mount ") :])[4:]
+def options_of(command: str, end: str) -> list[str]:
+    """The options after what is mounted where, up to the end of the call of rclone."""
+    return shlex.split(command[command.index("rclone mount ") :].partition(end)[0])[4:]
 
 
 @contextmanager
