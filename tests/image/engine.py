@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.image.packages import DOCKER, install
+from tests.debian import DOCKER, require
 from tests.kube.lab import skip
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +98,7 @@ def _wheel() -> str:
 @contextmanager
 def engine(directory: Path) -> Iterator[Engine]:
     """One that keeps all of its state in a directory; its containers end with it."""
-    install(*DOCKER)
+    require(*DOCKER)
     host = f"unix://{directory}/docker.sock"
     command = ["dockerd", "--data-root", f"{directory}/data", "--exec-root", f"{directory}/exec", "-H", host]
     command += ["--pidfile", f"{directory}/pid", "--iptables=false", "--bridge=none"]

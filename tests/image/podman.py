@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 from resource import RLIMIT_NOFILE, RLIMIT_NPROC, getrlimit
 
-from tests.image.packages import PODMAN, install
+from tests.debian import PODMAN, require
 
-PROGRAM, RUNC, BUSYBOX = PODMAN[1]
+PROGRAM, RUNC, BUSYBOX = PODMAN[0]
 #: Open files and processes of a container.
 LIMIT = 16_384
 IMAGE = "localhost/busybox:test"
@@ -22,7 +22,7 @@ class Podman:
     """One that nobody else uses; `script` calls it, as a program of the name podman."""
 
     def __init__(self, directory: Path) -> None:
-        install(*PODMAN)
+        require(*PODMAN)
         self._directory = directory
         # Its own defaults are above what a machine of tests may allow.
         files, processes = (min(LIMIT, getrlimit(which)[1]) for which in (RLIMIT_NOFILE, RLIMIT_NPROC))

@@ -226,6 +226,10 @@ class FakeSky:
         if verb == "uploads":
             self.calls["uploads"] += 1
             return {"left": "2 files wait for their upload" if now < vm.uploads_until else ""}
+        if verb == "confirm":
+            self.calls["confirm"] += 1
+            busy = now < vm.busy_until
+            return {"left": "model.pt still changes" if busy else vm.unconfirmed, "busy": busy}
         if payload.get("switch") is not None:
             vm.switch_s = payload["switch"]["after_s"]
         if payload.get("lease_s") is not None and now < vm.lease_until and vm.renews:

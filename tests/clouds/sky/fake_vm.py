@@ -70,6 +70,9 @@ class Vm:
     lease_until: float = 0.0
     #: Its cached mounts have uploaded all.
     uploads_until: float = 0.0
+    #: What it says of checkpoints in their bucket, and until when.
+    unconfirmed: str = ""
+    busy_until: float = 0.0
     #: Keepers that were put there, and whether one stands.
     keepers: int = 0
     kept: bool = False

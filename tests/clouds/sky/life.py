@@ -65,6 +65,7 @@ class Life:
     lease_s: float = 900.0
     launch_limit_s: float = 1800.0
     network_tier: str = STANDARD
+    bucket: str | None = None
     events: list[Event] = field(default_factory=list)
     cloud: SkyCloud = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -81,6 +82,7 @@ class Life:
             lease_s=self.lease_s,
             launch_limit_s=self.launch_limit_s,
             network_tier=self.network_tier,
+            bucket=self.bucket,
         )
         journal, clock = FileJournal(self.home / "notes"), SkyClock(wall, Pace())
         inputs = RunInputs(self.source, self.stores)

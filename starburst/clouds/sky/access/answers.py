@@ -110,6 +110,11 @@ class _Uploads(_Strict):
     left: Text
 
 
+class _Confirmation(_Strict):
+    left: Text
+    busy: bool
+
+
 class _Machine(_Strict):
     booted_at: float = Field(ge=0, le=MAX_TIME)
     now: float | None = Field(default=None, ge=0, le=MAX_TIME)
@@ -185,6 +190,16 @@ def parse_uploads(answer: object) -> str:
         AnswerError: the answer is not valid.
     """
     return visible(_whole(_Uploads, answer).left)
+
+
+def parse_confirmation(answer: object) -> tuple[str, bool]:
+    """What a machine cannot say to be in a bucket, "" is nothing; and whether it may be there soon.
+
+    Raises:
+        AnswerError: the answer is not valid.
+    """
+    found = _whole(_Confirmation, answer)
+    return visible(found.left), found.busy
 
 
 def visible(text: str | bytes) -> str:

@@ -1,7 +1,7 @@
 """Entry point of the agent: `python -I agent.pyz VERB`, on a machine that has nothing but a Python 3.9.
 
-`exchange`, `retire`, `uploads` and `pull` take a request as JSON on stdin and answer with JSON on stdout; the
-types are in `protocol.py`. So do `separate`, `close` and `give`, which the agent asks of itself as root.
+`exchange`, `retire`, `uploads`, `confirm` and `pull` take a request as JSON on stdin and answer with JSON on
+stdout; the types are in `protocol.py`. So do `separate`, `close` and `give`, which the agent asks of itself as root.
 Other verbs are processes of their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR`
 runs its command, `contain` is that command for a task with an image, `prefetch DIR` pulls an image ahead of
 its task, `switch` is the machine's dead-man switch, and `enter JOB/ATTEMPT/RANK COMMAND…` is a person's
@@ -25,6 +25,7 @@ ANSWERS = {
     "give": "starburst.clouds.sky.agent.containers.container_user",
     "retire": "starburst.clouds.sky.agent.dead_man_switch",
     "uploads": "starburst.clouds.sky.agent.containers.uploads",
+    "confirm": "starburst.clouds.sky.agent.containers.confirm",
     "pull": "starburst.clouds.sky.agent.containers.prefetch",
 }
 PROCESSES = {

@@ -1,6 +1,7 @@
 """Copies checkpoints: to the machines of a run before it begins, and home when it is over.
 
 What a run wrote to stores that are mounted with a cache is waited for in the same way: until it is uploaded.
+So are checkpoints in a bucket: until their machine has found them there.
 
 Bringing checkpoints home is worth a wait, but not forever: a machine is paid for meanwhile, and may never
 deliver. So the transfer is bounded in time and in attempts; then the run's end is reported all the same, and
@@ -16,8 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 
 from starburst.aio import Backoff, running
-from starburst.clouds.sky.access.answers import parse_uploads
-from starburst.clouds.sky.access.ports import LocalError, SkyError, SkyUnreachableError
+from starburst.clouds.sky.access.answers import parse_confirmation, parse_uploads
+from starburst.clouds.sky.access.ports import BUCKET, LocalError, SkyError, SkyUnreachableError
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
@@ -35,6 +36,13 @@ TRIES, FIRST_PAUSE_S, LAST_PAUSE_S = 5, 2.0, 30.0
 LOOK_S = 1.0
 #: Seconds that a machine waits for its uploads before it answers; half of what an answer may take.
 UPLOAD_LOOK_S = 15.0
+#: Seconds that a machine looks for checkpoints in their bucket before it answers.
+CONFIRM_LOOK_S = 20.0
+
+
+def is_in_bucket(rank: RankEntry) -> bool:
+    """Whether the checkpoints of a task are in a bucket."""
+    return str(rank.spec.get("checkpoints", "")).startswith(f"{BUCKET}/")
 
 
 class CheckpointTransfer:
@@ -79,6 +87,10 @@ class CheckpointTransfer:
         written = {volume["store"] for volume in container.get("volumes", ()) if not volume["read_only"]}
         return bool(written & self._cached)
 
+    async def confirm(self, entry: RunEntry, rank: RankEntry) -> str:
+        """Wait until its machine has found a task's checkpoints in their bucket; why it has not, or ""."""
+        return await self._save(entry, rank, self._confirmed, "not-confirmed")
+
     async def _save(
         self,
         entry: RunEntry,
@@ -110,6 +122,13 @@ class CheckpointTransfer:
         left = parse_uploads(await machine.call("uploads", {"wait_s": UPLOAD_LOOK_S}, rank.node))
         if left:
             raise SkyUnreachableError(left)
+
+    async def _confirmed(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> None:
+        """One look; what still goes on fails no attempt, whatever time it takes."""
+        asked = {"bucket": BUCKET, "checkpoints": rank.spec["checkpoints"], "wait_s": CONFIRM_LOOK_S}
+        left, busy = parse_confirmation(await machine.call("confirm", asked, rank.node))
+        if left:
+            raise SkyUnreachableError(left) if busy else SkyError(left)
 
     async def _fetch(self, entry: RunEntry, rank: RankEntry, machine: RentedMachine) -> None:
         here, there = self._home / directory_name(entry.job), rank.spec["checkpoints"]

@@ -3,7 +3,8 @@
 The journal is the truth and exchanges keep it so: a run is journaled before anything is asked of a machine,
 so `start` and `stop` return at once. A task is dead when its machine says so or when its cloud no longer has
 the machine; silence is neither. A gang ends as a whole when one of its tasks fails. The end of a run is
-reported after its checkpoints came home and its uploads are over, because the next attempt starts from them.
+reported after its checkpoints came home, or were found in their bucket, and its uploads are over, because the
+next attempt starts from them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ import structlog
 
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.machine import RentedMachine
-from starburst.clouds.sky.runs.checkpoints import HOME_S, LAST_PAUSE_S, STOPPED_S, CheckpointTransfer
+from starburst.clouds.sky.runs.checkpoints import (
+    HOME_S,
+    LAST_PAUSE_S,
+    STOPPED_S,
+    CheckpointTransfer,
+    is_in_bucket,
+)
 from starburst.clouds.sky.runs.deadlines import TaskDeadlines
 from starburst.clouds.sky.runs.delays import DelayReports
 from starburst.clouds.sky.runs.entry import KEPT_S, RankEntry, RunEntry, drop_run, load_runs, save_run
@@ -44,6 +51,7 @@ Save: TypeAlias = Callable[[RunEntry, RankEntry], Awaitable[str]]
 #: The message of a save that failed.
 NOT_HOME = "checkpoint lost: {why}; the one from before is kept"
 NOT_UPLOADED = "not all that it wrote to its volumes may be in their bucket: {why}"
+NOT_CONFIRMED = "not all that it wrote to its checkpoints may be in their bucket: {why}"
 
 
 class Activity(str, Enum):
@@ -217,8 +225,8 @@ class RunTable:
             self._context.tasks.ensure(("finish", entry.key), partial(self._finish, entry))
 
     async def _finish(self, entry: RunEntry) -> None:
-        """Bring the checkpoints home, then report the end; it is reported only once it is journaled."""
-        lost = ""
+        """Save the work, then report the end; it is reported only once it is journaled."""
+        lost = await self._unconfirmed(entry)
         copies = entry.checkpoint and self._context.settings.bucket is None
         up = [rank for rank in entry.ranks if self.checkpoints.is_up(rank)] or entry.ranks
         for rank in reversed(entry.ranks):  # checkpoints of rank 0 come last and stay
@@ -242,6 +250,23 @@ class RunTable:
         """When the last task of a run ended by its machine, scheduler seconds; None if unknown."""
         known = [rank.ended_at for rank in entry.ranks if rank.ended_at is not None]
         return self._context.clock.pace.scheduler_time(max(known)) if len(known) == len(entry.ranks) else None
+
+    async def _unconfirmed(self, entry: RunEntry) -> str:
+        """Wait until every machine of a run that is up has found its checkpoints in their bucket; as `_lost`.
+
+        What was closed on a machine that is lost was uploaded.
+        """
+        if not entry.checkpoint:
+            return ""
+        written = {
+            (rank.where, rank.node): rank
+            for rank in reversed(entry.ranks)
+            if rank.started and is_in_bucket(rank) and self.checkpoints.is_up(rank)
+        }
+        looks = (
+            self._lost(entry, rank, self.checkpoints.confirm, NOT_CONFIRMED) for rank in written.values()
+        )
+        return next(filter(None, await asyncio.gather(*looks)), "")
 
     async def _lost(self, entry: RunEntry, rank: RankEntry, save: Save, told: str) -> str:
         """Save the work of a task; what to tell the user if it is lost, else ""."""
