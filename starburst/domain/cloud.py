@@ -25,7 +25,8 @@ class Offer:
     spot: bool = False
     #: Family of the instance type; a task has one demand per family, as its types share a processor type.
     family: str = ""
-    #: Seconds from the launch request until the instance takes tasks.
+    #: Seconds from the launch request until the instance takes tasks, before such a launch was seen; 0 if
+    #: unknown (policy/boot_times.py).
     ready_s: float = 0.0
     #: Provider, such as "aws", or "" if unknown; zone within the region, or "" for any.
     cloud: str = ""
@@ -49,6 +50,11 @@ class Offer:
         return self.name if self.nodes == 1 else f"{self.nodes} × {self.name}"
 
     @property
+    def instance_type(self) -> str:
+        """Its instance type in its cloud."""
+        return self.name.removesuffix("/spot").rpartition("/")[2]
+
+    @property
     def capacity(self) -> Resources:
         """Resources of all its machines."""
         return self.resources if self.nodes == 1 else total([self.resources] * self.nodes)
@@ -66,7 +72,7 @@ class Offer:
             machine_facts.ARCH: self.arch,
             machine_facts.OS: "linux",
             machine_facts.HOSTNAME: "",
-            machine_facts.INSTANCE_TYPE: self.name.removesuffix("/spot").rpartition("/")[2],
+            machine_facts.INSTANCE_TYPE: self.instance_type,
             machine_facts.CAPACITY: machine_facts.SPOT if self.spot else machine_facts.ON_DEMAND,
             machine_facts.GPU_MAKER: self.gpu_maker,
             machine_facts.GPU_COUNT: str(self.resources.gpus),
