@@ -24,6 +24,7 @@ from starburst.clouds.sky.gcp_rows import built_in_gpus
 from starburst.clouds.sky.machines.launch import launch_spec
 from starburst.clouds.sky.offers import OfferFilter, OfferName, offers_of
 from starburst.clouds.sky.place_patterns import SKY_CLOUDS
+from starburst.clouds.sky.quotas import gcp_quotas
 
 pytestmark = [
     pytest.mark.sky,
@@ -133,3 +134,19 @@ def test_machines_that_are_containers_are_those_of_which_skypilot_sets_the_image
 
     assert "vastai/base" in inspect.getsource(Vast)
     assert named | {"vast"} == {*CONTAINERS}
+
+
+def test_gcp_is_asked_for_quotas_with_skypilots_client_and_project() -> None:
+    load()
+    from googleapiclient.http import HttpMockSequence
+    from sky import clouds
+    from sky.adaptors import gcp
+
+    assert inspect.ismethod(clouds.GCP.get_project_id), "of the class"
+    body = '{"quotas": [{"metric": "NVIDIA_L4_GPUS", "limit": 3.0, "usage": 0.0}]}'
+    http = HttpMockSequence([({"status": "200"}, body)])
+    client = gcp.build("compute", "v1", cache_discovery=False, http=http)
+    assert gcp_quotas(client, "project", "us-central1") == {"NVIDIA_L4_GPUS": 3.0}
+    ((address, method, *_),) = http.request_sequence
+    assert address.split("?")[0].endswith("/projects/project/regions/us-central1")
+    assert method == "GET"
