@@ -16,8 +16,9 @@ from starburst.domain.cloud import Offer
 #: (6-83) to get an instance and 190 s (140-251) to set it up; SkyPilot with images of its own takes 70 to
 #: 160 s (`clouds/sky/cloud_facts.py`).
 UNKNOWN_S = 180.0
-#: Longest boot that is believed, seconds.
-LONGEST_S = 3600.0
+#: Shortest and longest boot that is believed, seconds. No boot is free: a job whose work is done as far as
+#: its estimate goes would cost nothing, and a cap that is reached would not keep it.
+SHORTEST_S, LONGEST_S = 1.0, 3600.0
 #: Boots that are needed for a median, and the newest ones that it is taken of.
 ENOUGH, NEWEST = 3, 8
 #: Largest number of offers, types and clouds that are remembered.
@@ -40,7 +41,7 @@ class BootTimes:
 
     def observe(self, offer: Offer, seconds: float) -> None:
         """Record a boot. Kept to the millisecond: what is left of sums of clock times is no difference."""
-        seconds = round(min(max(0.0, seconds), LONGEST_S), 3)
+        seconds = round(min(max(SHORTEST_S, seconds), LONGEST_S), 3)
         for key in _taught(offer):
             self._seen[key] = (*self._seen.pop(key, ()), seconds)[-NEWEST:]
         while len(self._seen) > MAX_KEYS:

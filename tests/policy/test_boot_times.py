@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from starburst.domain.cloud import Offer
-from starburst.policy.boot_times import ENOUGH, LONGEST_S, MAX_KEYS, NEWEST, UNKNOWN_S, BootTimes
+from starburst.policy.boot_times import ENOUGH, LONGEST_S, MAX_KEYS, NEWEST, SHORTEST_S, UNKNOWN_S, BootTimes
 from tests.builders import offer
 
 HERE = offer("aws/us-east-1/p3.8xlarge", cloud="aws", ready_s=100.0)
@@ -62,7 +62,9 @@ def test_several_machines_are_up_with_their_slowest_and_tell_nothing_of_one() ->
     assert seen(300.0, 300.0, 300.0).expected_s(HERE.times(4)) == 300.0, "before it was seen"
 
 
-@pytest.mark.parametrize(("told", "believed"), [(-5.0, 0.0), (1e9, LONGEST_S), (208.99999999997, 209.0)])
+@pytest.mark.parametrize(
+    ("told", "believed"), [(-5.0, SHORTEST_S), (0.0, SHORTEST_S), (1e9, LONGEST_S), (208.99999999997, 209.0)]
+)
 def test_what_a_clock_that_was_set_says_is_believed_within_bounds(told: float, believed: float) -> None:
     assert seen(told, told, told).expected_s(HERE) == believed
 
@@ -71,8 +73,8 @@ def test_they_outlive_a_restart_and_do_not_grow() -> None:
     times = BootTimes()
     for n in range(2 * MAX_KEYS):
         for _ in range(ENOUGH):
-            times.observe(offer(f"o{n}"), float(n))
+            times.observe(offer(f"o{n}"), 1.0 + n)
     again = BootTimes.restored(times.snapshot())
     assert len(times.snapshot()) == MAX_KEYS
-    assert again.expected_s(offer(f"o{2 * MAX_KEYS - 1}")) == 2 * MAX_KEYS - 1
+    assert again.expected_s(offer(f"o{2 * MAX_KEYS - 1}")) == 2 * MAX_KEYS
     assert again.expected_s(offer("o0")) == UNKNOWN_S
