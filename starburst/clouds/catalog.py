@@ -45,6 +45,7 @@ EC2_CATALOG = tuple(
             Money.of(price),
             "us-east-1",
             cloud="aws",
+            ready_s=boot_s + setup_s,
         ),
         boot_s,
         setup_s,

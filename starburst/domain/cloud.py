@@ -25,7 +25,8 @@ class Offer:
     spot: bool = False
     #: Family of the instance type; a task has one demand per family, as its types share a processor type.
     family: str = ""
-    #: Seconds from the launch request until the instance takes tasks.
+    #: Seconds from the launch request until the instance takes tasks, before such a launch was seen; 0 if
+    #: unknown (policy/boot_times.py).
     ready_s: float = 0.0
     #: Provider, such as "aws", or "" if unknown; zone within the region, or "" for any.
     cloud: str = ""
@@ -40,6 +41,10 @@ class Offer:
     #: Number of equal machines that are rented, billed and given back as one, in one zone and one network;
     #: `resources` are those of each, the price is that of all.
     nodes: int = 1
+    #: Whether its machines are rented one by one only: a gang has no network between several.
+    single: bool = False
+    #: Whether its machines can have a container engine, in which jobs with an image run.
+    engine: bool = True
     #: Why the account may not rent it now, such as a quota; "" if it may, or if that is unknown.
     barred: str = ""
 
@@ -47,6 +52,11 @@ class Offer:
     def title(self) -> str:
         """Its name, with the number of its machines if it has several."""
         return self.name if self.nodes == 1 else f"{self.nodes} × {self.name}"
+
+    @property
+    def instance_type(self) -> str:
+        """Its instance type in its cloud."""
+        return self.name.removesuffix("/spot").rpartition("/")[2]
 
     @property
     def capacity(self) -> Resources:
@@ -66,7 +76,7 @@ class Offer:
             machine_facts.ARCH: self.arch,
             machine_facts.OS: "linux",
             machine_facts.HOSTNAME: "",
-            machine_facts.INSTANCE_TYPE: self.name.removesuffix("/spot").rpartition("/")[2],
+            machine_facts.INSTANCE_TYPE: self.instance_type,
             machine_facts.CAPACITY: machine_facts.SPOT if self.spot else machine_facts.ON_DEMAND,
             machine_facts.GPU_MAKER: self.gpu_maker,
             machine_facts.GPU_COUNT: str(self.resources.gpus),
@@ -104,6 +114,13 @@ class OfferRules:
     requires: tuple[Term, ...] = ()
     #: Further places that will do, each as cloud, region and zone.
     elsewhere: tuple[tuple[str, str, str], ...] = ()
+    #: Whether the job runs in a container of its image; its `Job` sets it.
+    engine: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether the user demands anything."""
+        return self not in (ANY_OFFER, ANY_WITH_ENGINE)
 
     @property
     def places(self) -> tuple[tuple[str, str, str], ...]:
@@ -123,7 +140,9 @@ class OfferRules:
         )
 
     def meets(self, offer: Offer) -> bool:
-        """Whether a machine of this offer is what the manifest requires of nodes, as far as that is known."""
+        """Whether a machine of this offer is what image and manifest require, as far as that is known."""
+        if self.engine and not offer.engine:
+            return False
         if not self.requires:
             usual = COMMON[machine_facts.ARCH], COMMON[machine_facts.GPU_MAKER]
             return (offer.arch, offer.gpu_maker) == usual
@@ -136,7 +155,9 @@ class OfferRules:
 
     def why_none(self, offers: Iterable[Offer]) -> str:
         """The demand that excludes all of these offers, which otherwise hold the job."""
-        offers = list(offers)
+        offers = [offer for offer in offers if offer.engine or not self.engine]
+        if not offers:
+            return f"{NO_ENGINE}; it runs without its image with starburst.io/runtime: host"
         if not any(map(self.meets, offers)):
             return f"no offer that holds it {machine_facts.shown(self.requires)}"
         offers = [offer for offer in offers if self.meets(offer)]
@@ -169,6 +190,9 @@ class OfferRules:
 
 
 ANY_OFFER = OfferRules()
+ANY_WITH_ENGINE = OfferRules(engine=True)
+#: Why no offer is for a job with an image.
+NO_ENGINE = "each machine that holds it is a container, which runs no images"
 
 
 class InstancePhase(str, Enum):

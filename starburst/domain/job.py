@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from sys import intern
@@ -134,6 +134,8 @@ class Job(_HasShape):
         self.shape, self.tasks = _shape_of(  # type: ignore[misc]
             self.tasks, self.node_selector, self.rules, self.volume_affinity, self.spread
         )
+        if self.image and not self.offer_rules.engine:
+            self.offer_rules = replace(self.offer_rules, engine=True)  # type: ignore[misc]
         self.user, self.queue = intern(self.user), intern(self.queue)  # type: ignore[misc]
 
     @property

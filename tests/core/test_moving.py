@@ -87,8 +87,8 @@ def test_a_job_that_is_left_alone_on_a_large_machine_moves_to_a_small_one() -> N
     )
     assert desk.why("b", "moving") == (
         "moves from i-000001 to i-000002: less rent by about $18.00 until the jobs there are done ($2.00/h "
-        "less when they have moved), at a cost of $0.07"
-    )
+        "less when they have moved), at a cost of $0.12"
+    ), "of that $0.05 for the three minutes in which the small machine is thought to come up"
     assert desk.why("i-000002", "launched") == "rented small at $1.00/h for b"
 
 

@@ -33,7 +33,8 @@ from starburst.app.config.fields import (
 )
 from starburst.app.config.run_as import RunsJobs
 from starburst.clouds.catalog import EC2_CATALOG, LocalOffer
-from starburst.clouds.sky.place_patterns import SKY_CLOUDS, WITHOUT_MOUNTS, known_cloud, pattern_of
+from starburst.clouds.sky.cloud_facts import possible
+from starburst.clouds.sky.place_patterns import SKY_CLOUDS, known_cloud, pattern_of
 from starburst.domain.cloud import Offer
 from starburst.domain.gpu_types import gpu_type
 from starburst.domain.money import Money
@@ -204,7 +205,8 @@ class OfferConfig(Section):
         """The offer as the embedded cloud sells it."""
         price = None if self.usd_per_hour is None else Money.of(self.usd_per_hour)
         resources = Resources.of(self.gpus, self.cpus, self.memory_gib, self.gpu_type)
-        offer = Offer(self.name, resources, price, self.region, self.spot, cloud=self.cloud)
+        up_s = self.boot + self.setup
+        offer = Offer(self.name, resources, price, self.region, self.spot, ready_s=up_s, cloud=self.cloud)
         return LocalOffer(offer, self.boot, self.setup, self.capacity)
 
 
@@ -345,13 +347,10 @@ class SkyConfig(ReapedCloud):
     def _of_these_clouds(cls, patterns: list[str], info: ValidationInfo) -> list[str]:
         return [pattern_of(pattern, info.data.get("clouds") or SKY_CLOUDS) for pattern in patterns]
 
-    @field_validator("bucket", "volumes")
+    @field_validator("bucket", "volumes", "spot")
     @classmethod
-    def _can_be_mounted(cls, mounted: Any, info: ValidationInfo) -> Any:
-        unable = [cloud for cloud in info.data.get("clouds", ()) if cloud in WITHOUT_MOUNTS]
-        if mounted and unable:
-            raise ValueError(f"SkyPilot mounts nothing on {unable[0]}; leave it out, here or in cloud.clouds")
-        return mounted
+    def _can_be_had_there(cls, asked: Any, info: ValidationInfo) -> Any:
+        return possible(info.field_name, asked, info.data.get("clouds", ()))
 
     def stores(self) -> dict[str, CloudStorage]:
         """The object stores that replace volumes."""

@@ -35,7 +35,7 @@ from starburst.clouds.sky.access.sdk import SdkApi
 from starburst.clouds.sky.machines.naming import is_cluster
 from starburst.clouds.sky.offers import OfferName
 from starburst.clouds.sky.place_patterns import PlacePattern
-from starburst.clouds.sky.quotas import AwsQuotas
+from starburst.clouds.sky.quotas import AwsQuotas, GcpQuotas, within_quotas
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from translator.carried import Bucket
@@ -268,7 +268,7 @@ def _offers_now(config: SkyConfig, whole: bool) -> list[DoctorCheck]:
             found += [warn("offers", *strange) for strange in _strangers(config, offers)]
             found += _unpriced(offers)
             found += _zones(config)
-            found += _quotas(AwsQuotas().applied(offers))
+            found += _quotas(within_quotas(offers, (AwsQuotas(), GcpQuotas())))
         return found
     except UserError as error:
         (check,) = failed("offers", UserError(str(error).removeprefix("cloud: ")))
@@ -306,7 +306,9 @@ def _quotas(offers: list[Offer]) -> list[DoctorCheck]:
     if not barred:
         return []
     found = f"{len(barred)} of {len(offers)} offers are above quotas of the account: {barred[0].barred}"
-    return [warn("quotas", found, "ask AWS for more vCPUs (Service Quotas), or leave them out by cloud.deny")]
+    return [
+        warn("quotas", found, "ask the cloud for more (AWS: Service Quotas), or leave them out by cloud.deny")
+    ]
 
 
 def _unpriced(offers: list[Offer]) -> list[DoctorCheck]:

@@ -31,7 +31,6 @@ from starburst.core.steps.unblocking import HOLDABLE as PHASES
 from starburst.core.steps.unblocking import RUNS
 from starburst.core.views.explain import foretell
 from starburst.domain.array import member_ids, members
-from starburst.domain.cloud import ANY_OFFER
 from starburst.domain.job import ANYBODY, CloudChoice, JobEdit, Phase, Submission, Submitter, is_over
 from starburst.domain.user import USER_IS, as_user, is_user
 from starburst.store.listings.pages import QueueScope
@@ -324,7 +323,7 @@ def _with_places(snapshots: SnapshotCache, submissions: Sequence[Submission]) ->
 
 def _refuse_barred(snapshots: SnapshotCache, submissions: Sequence[Submission]) -> None:
     """Refuse jobs whose rules exclude every offer that would hold them, as far as the offers are known."""
-    asking = [s.job for s in submissions if s.job.offer_rules != ANY_OFFER]
+    asking = [s.job for s in submissions if s.job.offer_rules.asks]
     if not asking:
         return
     with snapshots.current(waiting=False) as core:

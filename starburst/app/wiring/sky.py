@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +21,7 @@ from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal, claimed
 from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, read_offers
 from starburst.clouds.sky.place_patterns import PlacePattern
-from starburst.clouds.sky.quotas import AwsQuotas
+from starburst.clouds.sky.quotas import AwsQuotas, GcpQuotas, RegionalQuotas, within_quotas
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
@@ -84,7 +85,7 @@ def sky_cloud(
         inputs or RunInputs(),
         fence.certain,
     )
-    return SkyCloud(context, cached(partial(_read_and_warn, config, AwsQuotas())))
+    return SkyCloud(context, cached(partial(_read_and_warn, config, (AwsQuotas(), GcpQuotas()))))
 
 
 def _journal(root: Path, fence: LeaderFence) -> FileJournal:
@@ -129,11 +130,11 @@ def _read(config: SkyConfig) -> list[Offer]:
     return [offer for cloud in config.clouds for offer in catalog_offers(cloud, wanted, ZONES)]
 
 
-def _read_and_warn(config: SkyConfig, quotas: AwsQuotas) -> list[Offer]:
+def _read_and_warn(config: SkyConfig, quotas: Sequence[RegionalQuotas]) -> list[Offer]:
     """The offers, with those barred that are above a quota; logs if zones or quotas are unknown."""
     offers = _read(config)
     ZONES.tell()
-    return quotas.applied(offers)
+    return within_quotas(offers, quotas)
 
 
 def need_sky() -> None:

@@ -19,6 +19,7 @@ import structlog
 
 from starburst.aio import in_thread
 from starburst.clouds.sky.access.sdk import load
+from starburst.clouds.sky.cloud_facts import CONTAINERS, WITHOUT_GANGS, WITHOUT_SPOT, boot_s
 from starburst.clouds.sky.gcp_rows import built_in_gpus, whole_machines
 from starburst.clouds.sky.place_patterns import PlacePattern
 from starburst.clouds.sky.zones import ZoneNamer, ZoneNames, as_written, name_only
@@ -172,13 +173,14 @@ def offers_of(
     """
     prices: dict[tuple[str, str, bool], dict[str, Money | None]] = defaultdict(dict)
     sizes: dict[str, _InstanceType] = {}
+    spots = wanted.spot and cloud not in WITHOUT_SPOT
     for number, row in enumerate(rows, start=2):  # the first line is the header
         if not wanted.accepts(cloud, row):
             continue
         try:
             machine = _machine(row)
             known = [(False, _money(row["Price"]))] if wanted.on_demand else []
-            if wanted.spot and (row.get("SpotPrice") or "").strip().lower() not in ("", "nan"):
+            if spots and (row.get("SpotPrice") or "").strip().lower() not in ("", "nan"):
                 known.append((True, _money(row["SpotPrice"])))
             zone = zone_name(row.get("AvailabilityZone") or "")
         except ValueError as error:
@@ -203,12 +205,15 @@ def offers_of(
                     region,
                     spot,
                     family=kind.split(".")[0],
+                    ready_s=boot_s(cloud, sizes[kind].resources.gpus),
                     cloud=cloud,
                     zone=zone,
                     zones=tuple((place, OfferName(cloud, region, place, kind, spot).name) for place in apart),
                     arch=sizes[kind].arch,
                     gpu_maker=sizes[kind].gpu_maker,
                     gpu_memory_mib=sizes[kind].gpu_memory_mib,
+                    single=cloud in WITHOUT_GANGS,
+                    engine=cloud not in CONTAINERS,
                 )
             )
     return sorted(offers, key=_by_price)

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from starburst.clouds.sky.cloud_facts import WITHOUT_AUTODOWN
+
 #: The clouds of virtual machines that SkyPilot 0.14 rents from, by its own names.
 SKY_CLOUDS = (
     *("aws", "azure", "cudo", "do", "fluidstack", "gcp", "hyperbolic", "ibm", "lambda", "mithril", "nebius"),
     *("oci", "paperspace", "primeintellect", "runpod", "scp", "seeweb", "shadeform", "vast", "verda"),
     *("vsphere", "yotta"),
 )
+_USED = [name for name in SKY_CLOUDS if name not in WITHOUT_AUTODOWN]
 #: How a pattern is written.
 FORMS = "CLOUD, CLOUD/REGION or CLOUD/REGION/TYPE, such as */us-*/p5.*"
-#: Those of them on whose machines it mounts no object stores.
-WITHOUT_MOUNTS = ("hyperbolic", "runpod", "seeweb", "shadeform", "vast", "verda", "yotta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +53,20 @@ class PlacePattern:
 
 
 def known_cloud(name: str) -> str:
-    """The name of a cloud, if SkyPilot has it.
+    """The name of a cloud, if SkyPilot has it and its machines end by themselves.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it has not, or they do not.
     """
+    if name in WITHOUT_AUTODOWN:
+        raise ValueError(
+            "SkyPilot gives no machine there back by itself (autodown), so none would end without Starburst; "
+            "leave it out"
+        )
     if name in SKY_CLOUDS:
         return name
     close = get_close_matches(name.lower(), SKY_CLOUDS, n=1)
-    mend = f"did you mean {close[0]}?" if close else f"write one of {', '.join(SKY_CLOUDS)}"
+    mend = f"did you mean {close[0]}?" if close else f"write one of {', '.join(_USED)}"
     raise ValueError(f"SkyPilot rents machines from no cloud of this name; {mend}")
 
 

@@ -1,13 +1,15 @@
-"""AWS's quotas of the account: how many vCPUs of a kind of machine it may have in a region at a time.
+"""Quotas of the account: how much of a kind of machine it may have in a region at a time.
 
-AWS is asked read-only (`servicequotas:ListServiceQuotas`), with the credentials where Starburst runs. What it
-does not tell bounds nothing. Which quota counts for an instance type is in a catalog of SkyPilot's. Other
-clouds tell no quotas in such a form.
+AWS tells vCPUs by kind of machine (`servicequotas:ListServiceQuotas`), and which quota counts for an instance
+type is in a catalog of SkyPilot's. GCP tells GPUs by their type (`compute.regions.get`). Both are asked
+read-only, with the credentials where Starburst runs. What they do not tell bounds nothing; other clouds are
+not asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -26,28 +28,26 @@ CONNECT_S, READ_S, TRIES = 3, 10, 2
 #: Regions that are asked at a time.
 AT_A_TIME = 8
 
-#: vCPUs by quota code in one region; a code that is missing is unknown.
+#: vCPUs (AWS) or GPUs (GCP) by the code of a quota in one region; a code that is missing is unknown.
 RegionQuotas: TypeAlias = "Mapping[str, float]"
 #: The code of the quota that counts for an instance type, on spot machines or not; None if unknown.
 QuotaCode: TypeAlias = "Callable[[str, bool], str | None]"
 
 
-class AwsQuotas:
-    """The quotas, asked at each reading of the offers; while AWS does not answer, the last ones count."""
+class RegionalQuotas(ABC):
+    """A cloud's quotas, asked at each reading of the offers; until it answers, the last ones count."""
 
-    def __init__(
-        self, ask: Callable[[str], RegionQuotas] | None = None, code: QuotaCode | None = None
-    ) -> None:
-        self._ask = ask or ask_region
-        self._code = code or code_of
+    def __init__(self, cloud: str, ask: Callable[[str], RegionQuotas]) -> None:
+        self._cloud = cloud
+        self._ask = ask
         self._known: dict[str, RegionQuotas] = {}
         self._told = ""
 
     def applied(self, offers: Iterable[Offer]) -> list[Offer]:
-        """The offers, `barred` where a quota is smaller than one machine. Blocks while AWS is asked."""
+        """The offers, `barred` where a quota is smaller than one machine. Blocks while the cloud is asked."""
         found = list(offers)
-        self._refresh(sorted({offer.region for offer in found if offer.cloud == "aws"}))
-        return [replace(offer, barred=why) if (why := self._lack(offer)) else offer for offer in found]
+        self._refresh(sorted({offer.region for offer in found if offer.cloud == self._cloud}))
+        return [replace(offer, barred=why) if (why := self._why(offer)) else offer for offer in found]
 
     def _refresh(self, regions: list[str]) -> None:
         if not regions:
@@ -55,23 +55,37 @@ class AwsQuotas:
         with ThreadPoolExecutor(AT_A_TIME, "quotas") as pool:
             troubles = sorted(filter(None, pool.map(self._learn, regions)))
         if troubles and troubles[0] != self._told:
-            log.warning("quotas-unknown", cloud="aws", regions=len(troubles), error=troubles[0])
+            log.warning("quotas-unknown", cloud=self._cloud, regions=len(troubles), error=troubles[0])
         self._told = troubles[0] if troubles else ""
 
     def _learn(self, region: str) -> str:
         """Ask for one region's quotas; why they are not known, or ""."""
         try:
             self._known[region] = self._ask(region)
-        except Exception as error:  # boto3's, the network's, or of missing credentials
+        except Exception as error:  # the cloud's library's, the network's, or of missing credentials
             said = " ".join(str(error).partition("<")[0].split()).rstrip(": ")  # up to a page of HTML
             return f"{region}: {said or type(error).__name__}"
         return ""
 
-    def _lack(self, offer: Offer) -> str:
+    def _why(self, offer: Offer) -> str:
+        quotas = self._known.get(offer.region) if offer.cloud == self._cloud else None
+        return self._lack(offer, quotas) if quotas else ""
+
+    @abstractmethod
+    def _lack(self, offer: Offer, quotas: RegionQuotas) -> str:
         """Why the account cannot rent a machine of this offer; "" if it can, or if that is unknown."""
-        quotas = self._known.get(offer.region) if offer.cloud == "aws" else None
-        if not quotas:
-            return ""
+
+
+class AwsQuotas(RegionalQuotas):
+    """vCPUs by kind of machine."""
+
+    def __init__(
+        self, ask: Callable[[str], RegionQuotas] | None = None, code: QuotaCode | None = None
+    ) -> None:
+        super().__init__("aws", ask or ask_region)
+        self._code = code or code_of
+
+    def _lack(self, offer: Offer, quotas: RegionQuotas) -> str:
         try:
             code = self._code(OfferName.parse(offer.name).instance_type, offer.spot)
         except Exception as error:  # SkyPilot's, of its catalog
@@ -85,6 +99,34 @@ class AwsQuotas:
             f"{offer.name} has {offer.resources.cpus:g} vCPUs, and AWS lets this account have {quota:g} "
             f"of such {kind} machines in {offer.region} (quota {code})"
         )
+
+
+class GcpQuotas(RegionalQuotas):
+    """GPUs by type. Spot machines count against a quota of their own, or the plain one if they have none."""
+
+    def __init__(self, ask: Callable[[str], RegionQuotas] | None = None) -> None:
+        super().__init__("gcp", ask or ask_gcp)
+
+    def _lack(self, offer: Offer, quotas: RegionQuotas) -> str:
+        plain = f"NVIDIA_{offer.resources.gpu_type.replace('-', '_')}_GPUS"
+        codes = [f"PREEMPTIBLE_{plain}", plain] if offer.spot else [plain]
+        known = [code for code in codes if code in quotas]
+        gpus = offer.resources.gpus
+        if not gpus or not known or max(quotas[code] for code in known) >= gpus:
+            return ""
+        best = max(known, key=lambda code: quotas[code])
+        return (
+            f"{offer.name} has {gpus} GPUs, and GCP lets this project have {quotas[best]:g} of them in "
+            f"{offer.region} (quota {best})"
+        )
+
+
+def within_quotas(offers: Iterable[Offer], quotas: Sequence[RegionalQuotas]) -> list[Offer]:
+    """The offers, `barred` where a quota of their cloud is smaller than one machine. Blocks."""
+    found = list(offers)
+    for each in quotas:
+        found = each.applied(found)
+    return found
 
 
 def code_of(instance_type: str, spot: bool) -> str | None:
@@ -118,3 +160,27 @@ def _values(pages: Iterable[Any]) -> Iterator[tuple[str, float]]:
         for quota in page.get("Quotas", ()):
             with suppress(KeyError, TypeError, ValueError):
                 yield str(quota["QuotaCode"]), float(quota["Value"])
+
+
+def ask_gcp(region: str) -> RegionQuotas:
+    """The project's quotas in a region.
+
+    Raises:
+        Exception: as of google-auth and googleapiclient.
+    """
+    load()
+    from sky import clouds  # noqa: PLC0415 - an extra, and slow to import
+    from sky.adaptors import gcp  # noqa: PLC0415
+
+    project = clouds.GCP.get_project_id()
+    return gcp_quotas(gcp.build("compute", "v1", cache_discovery=False), str(project), region)
+
+
+def gcp_quotas(compute: Any, project: str, region: str) -> RegionQuotas:
+    """As `ask_gcp`, of a client of GCP's Compute Engine API."""
+    answer = compute.regions().get(project=project, region=region).execute(num_retries=TRIES - 1)
+    found: dict[str, float] = {}
+    for quota in answer.get("quotas", ()):
+        with suppress(KeyError, TypeError, ValueError):
+            found[str(quota["metric"])] = float(quota["limit"])
+    return found

@@ -1,4 +1,4 @@
-"""What is learnt of jobs in the cloud: throughputs alone and on shared instances, pulls of images."""
+"""What is learnt in the cloud: throughputs alone and on shared instances, pulls of images, boots."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starburst.domain.job import Job
+from starburst.policy.boot_times import BootTimes
 from starburst.policy.image_pulls import PullTimes
 from starburst.policy.packing.colocation import Colocation
 from starburst.policy.packing.solo_throughput import Alone
@@ -24,11 +25,12 @@ def _table() -> Colocation:
 
 @dataclass(slots=True)
 class Speeds:
-    """The co-location table, the solo rates, and the pulls of images."""
+    """The co-location table, the solo rates, the pulls of images, and the boots of instances."""
 
     table: Colocation = field(default_factory=_table)
     alone: Alone = field(default_factory=Alone)
     pulls: PullTimes = field(default_factory=PullTimes)
+    boots: BootTimes = field(default_factory=BootTimes)
     #: Cache: version of the table, and its workloads at that version.
     _known: tuple[int, frozenset[str]] = (-1, frozenset())
 
@@ -44,10 +46,15 @@ class Speeds:
             "table": self.table.snapshot(),
             "alone": self.alone.snapshot(),
             "pulls": self.pulls.snapshot(),
+            "boots": self.boots.snapshot(),
         }
 
     @classmethod
     def restored(cls, snapshot: Mapping[str, Any]) -> Speeds:
         """The inverse of `snapshot`."""
-        pulls = PullTimes.restored(snapshot.get("pulls", {}))  # snapshots of older versions have none
-        return cls(Colocation.restored(snapshot["table"]), Alone.restored(snapshot["alone"]), pulls)
+        return cls(
+            Colocation.restored(snapshot["table"]),
+            Alone.restored(snapshot["alone"]),
+            PullTimes.restored(snapshot.get("pulls", {})),  # snapshots of older versions lack these two
+            BootTimes.restored(snapshot.get("boots", {})),
+        )

@@ -67,7 +67,7 @@ class Fleet:
         self._priced_for: tuple[int, tuple[Offer, ...]] = (-1, ())
         #: The packer's state from the last consolidation.
         self.memory = Memory()
-        #: Learnt throughputs of jobs alone and on shared instances, and seconds of pulls.
+        #: Learnt throughputs of jobs alone and on shared instances, seconds of pulls and of boots.
         self.speeds = Speeds()
         #: What queued jobs have not seen of the room that costs nothing.
         self.spare = SpareRoom()
@@ -236,9 +236,13 @@ class Fleet:
         return record
 
     def reconsider(self, tasks: Iterable[Task], rented: Iterable[Rented], now: float) -> Plan:
-        """The packer's plan for tasks that run on these instances; keeps its memory for the next call."""
+        """The packer's plan for tasks that run on these instances; keeps its memory for the next call.
+
+        Only such a plan weighs how long an instance takes to come up.
+        """
         tasks = tuple(tasks)
         offers = self._within(_by_zone(self.available(now), tasks))
+        offers = tuple(replace(offer, ready_s=self.boot_s(offer)) for offer in offers)
         plan = self._packer.plan(
             Situation(tasks, offers, tuple(rented), self.speeds.table, now=now, memory=self.memory)
         )
@@ -260,6 +264,10 @@ class Fleet:
     def pull_s(self, job: Job, instance: InstanceRecord) -> float:
         """Seconds that a job would wait on a running instance for the pull of its image."""
         return self.speeds.pulls.expected_s(job.image) if instance.lacks(job.image) else 0.0
+
+    def boot_s(self, offer: Offer) -> float:
+        """Expected real seconds from the request of an instance until it takes jobs."""
+        return self.speeds.boots.expected_s(offer)
 
     def hold(self, job_id: str, slots: Sequence[Slot], now: float) -> int:
         """Assign exactly these slots to the job; returns how many instances' bills are new to it."""

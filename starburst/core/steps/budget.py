@@ -26,9 +26,6 @@ from starburst.domain.money import Money
 from starburst.policy.caps import HOUR_S, Cap
 from starburst.policy.cost_allocation import Use
 
-#: Assumed seconds from the request to readiness of an instance whose offer does not state `ready_s`.
-BOOT_S = 180.0
-
 
 def cap_statuses(state: State) -> Mapping[str, CapStatus]:
     """Status of every cap at `state.now`, by name; cached until the time, a job or an instance changes."""
@@ -66,7 +63,7 @@ def needs(state: State, record: JobRecord, offers: Sequence[Offer], end: float) 
         rate = fleet.rate(offer)
         if offer.price_per_hour is None and not rate.micro_usd:
             return inf
-        cost += rate.micro_usd * min(boot_s(offer) + run_s, end - state.now) / HOUR_S
+        cost += rate.micro_usd * min(fleet.boot_s(offer) + run_s, end - state.now) / HOUR_S
     return cost
 
 
@@ -176,10 +173,5 @@ def _ends(state: State, record: JobRecord, machine: InstanceRecord) -> float:
         state.runtime_s(record.job),
         mean_s=state.load.load.mean_runtime_s,
         grace_s=None if stays else 0.0 if record.no_grace else state.grace_s(record.job),
-        up_at=machine.requested_at + boot_s(machine.offer) if booting else 0.0,
+        up_at=machine.requested_at + state.fleet.boot_s(machine.offer) if booting else 0.0,
     )
-
-
-def boot_s(offer: Offer) -> float:
-    """Expected seconds from the request of an instance to its readiness."""
-    return offer.ready_s or BOOT_S

@@ -7,7 +7,7 @@ and a group is carried out if, by estimates, saves > costs:
 
     saves = Σ rate · time until the last job ends, over the group's instances as used now, minus the same
             sum after the moves
-    costs = Σ over tasks (move_s + pull_s) · (old rate + new rate) + Σ over launches ready_s · rate
+    costs = Σ over tasks (move_s + pull_s) · (old rate + new rate) + Σ over launches boot_s · rate
 
 pull_s is 0 where the job's image is on the target, or is pulled while that comes up (core/steps/offload.py).
 
@@ -251,7 +251,7 @@ def _worth(state: State, group: Sequence[Move], new: Mapping[str, Offer]) -> Wor
         before += rates[name] * _longest_s(state, now) / HOUR_S
         after += rates[name] * _longest_s(state, then) / HOUR_S
         fewer += rates[name] * (bool(now) - bool(then))
-    starts = sum(new[name].ready_s * rate for name, rate in rates.items() if name in new)
+    starts = sum(state.fleet.boot_s(new[name]) * rate for name, rate in rates.items() if name in new)
     move_s = state.settings.move_s
     delays = sum(
         (move_s + _pull_s(state, move.record.job, slot.where, new)) * (rates[old.where] + rates[slot.where])
@@ -267,7 +267,7 @@ def _pull_s(state: State, job: Job, place: str, new: Mapping[str, Offer]) -> flo
     fleet = state.fleet
     if place not in new:
         return fleet.pull_s(job, fleet.instances[place])
-    return max(0.0, fleet.speeds.pulls.expected_s(job.image) - new[place].ready_s) if job.image else 0.0
+    return max(0.0, fleet.speeds.pulls.expected_s(job.image) - fleet.boot_s(new[place])) if job.image else 0.0
 
 
 def _longest_s(state: State, job_ids: Iterable[str]) -> float:

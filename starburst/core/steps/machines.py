@@ -37,6 +37,7 @@ def instance_ready(state: State, event: InstanceReady) -> None:
 
     An instance that costs more than `max_rate` is released before anything starts on it.
     """
+    seen = event.instance_id not in state.unconfirmed_instances
     state.unconfirmed_instances.discard(event.instance_id)
     instance = state.fleet.instances.get(event.instance_id)
     if instance is None:
@@ -47,6 +48,10 @@ def instance_ready(state: State, event: InstanceReady) -> None:
     state.touch_instance(instance)
     if instance.phase is not InstancePhase.LAUNCHING:
         return
+    if seen:  # else it may have come up long ago, while nobody listened
+        boot_s = (state.now - instance.requested_at) * state.settings.unit_s
+        state.fleet.speeds.boots.observe(instance.offer, boot_s)
+        state.changes.speeds = state.fleet.speeds.snapshot()
     if _is_too_dear(state, instance):
         _decline(state, instance)
         return

@@ -14,7 +14,6 @@ from starburst.core.model.events import RunEnd, RunEnded
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import StopReason
 from starburst.core.state import State
-from starburst.core.steps.budget import boot_s
 from starburst.domain.job import Site
 from starburst.domain.money import Money
 from starburst.policy.backoff import MOST_RENTED_S, MOST_S, pause_s
@@ -78,4 +77,5 @@ def _keeps_machines(state: State, record: JobRecord, pause_s: float) -> bool:
         return False
     machines = [state.fleet.instances[name] for name in places(record.slots)]
     sound = all(machine.is_sound for machine in machines) and state.fleet.ready(record.slots)
-    return sound and pause_s <= min(state.settings.clock_s(boot_s(machine.offer)) for machine in machines)
+    boots_s = (state.settings.clock_s(state.fleet.boot_s(machine.offer)) for machine in machines)
+    return sound and pause_s <= min(boots_s)

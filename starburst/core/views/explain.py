@@ -15,7 +15,6 @@ from starburst.core.model.phases import OverBudget, StopReason
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
-from starburst.core.steps.budget import boot_s
 from starburst.core.steps.offload import pack_at
 from starburst.core.steps.prerequisites import pause_after_failure
 from starburst.core.steps.start_refusals import is_shut
@@ -318,7 +317,7 @@ def _offloading(state: State, record: JobRecord, clock: Clock) -> str:
     if state.keeps_machines(record):
         until = f"until {clock(record.not_before)} {what} {are} kept for it"
         return f"{_pause_after_failure(state, record)}; {until}"
-    up_at = max(m.requested_at + boot_s(m.offer) for m in machines)
+    up_at = max(m.requested_at + state.fleet.boot_s(m.offer) for m in machines)
     eta = f", expected at about {clock(up_at)}" if up_at > max(state.now, machines[0].requested_at) else ""
     late = f"; held up: {record.stall}" if record.stall else eta
     return (

@@ -42,6 +42,10 @@ def gang_machine(
     fits = [(offer, nodes) for offer in ranked if (nodes := assign(tasks, offer, spread=spread)) is not None]
     if not fits:
         return "no offer holds each of its tasks, and the machines of a gang are of one kind"
+    one_by_one = ", ".join(dict.fromkeys(offer.cloud for offer, _ in fits if offer.single))
+    fits = [(offer, nodes) for offer, nodes in fits if not (offer.single and max(nodes))]
+    if not fits:
+        return f"no one machine is for all its {len(tasks)} tasks, and those of {one_by_one} have no network"
     listed = [(offer.times(max(nodes) + 1), nodes) for offer, nodes in fits]
     costs = [hourly([offer] * (max(nodes) + 1), ranked).micro_usd for offer, nodes in fits]
     best = min(range(len(listed)), key=lambda n: (costs[n], listed[n][0].nodes))

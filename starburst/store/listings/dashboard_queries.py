@@ -6,7 +6,8 @@ Times are scheduler seconds, amounts micro-dollars.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, or_, select
 
@@ -17,6 +18,7 @@ from starburst.core.views.snapshot import Facts
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Phase, Site
 from starburst.domain.node import Node
+from starburst.policy.boot_times import BootTimes
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.listings.row_types import JobRow
@@ -115,9 +117,13 @@ def nodes(conn: Connection) -> tuple[Node, ...]:
 
 
 def offers(conn: Connection) -> tuple[Offer, ...]:
-    """The offers of the cloud as last reported."""
-    body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "offers"))
-    return codec.decode(tuple[Offer, ...], body) if body else ()
+    """The offers of the cloud as last reported, with the seconds until their instances are up as expected."""
+    c = t.facts.c
+    query = select(c.key, c.body).where(c.key.in_(("offers", "speeds")))
+    bodies = {row.key: row.body for row in conn.execute(query)}
+    known = codec.decode(tuple[Offer, ...], bodies.get("offers", "[]"))
+    boots = BootTimes.restored(codec.decode(dict[str, Any], bodies.get("speeds", "{}")).get("boots", {}))
+    return tuple(replace(offer, ready_s=boots.expected_s(offer)) for offer in known)
 
 
 def facts(conn: Connection) -> Facts:

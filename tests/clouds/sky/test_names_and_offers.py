@@ -100,6 +100,7 @@ def test_a_region_with_one_price_is_one_offer_and_one_with_several_an_offer_per_
         "us-east-1",
         False,
         "p3",
+        ready_s=101.0,
         cloud="aws",
         zones=(
             ("us-east-1a", "aws/us-east-1/us-east-1a/p3.2xlarge"),

@@ -13,6 +13,7 @@ from starburst.app.errors import UserError
 from starburst.clouds.sky.gcp_rows import whole_machines
 from starburst.clouds.sky.offers import OfferFilter, offers_of, read_offers
 from starburst.clouds.sky.place_patterns import PlacePattern
+from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 
@@ -104,6 +105,36 @@ def test_a_machine_of_gcp_costs_what_it_and_its_gpus_cost_and_is_there_where_bot
     assert [zone for zone, _ in gpu.zones] == ["us-central1-a"]
 
 
+def only(tmp_path: Path, cloud: str, name: str) -> Offer:
+    (tmp_path / "vms.csv").write_text(CATALOGS[cloud])
+    (found,) = [each for each in read_offers(tmp_path / "vms.csv", cloud, OfferFilter()) if each.name == name]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cloud", "name", "facts"),
+    [
+        ("azure", "azure/eastus/Standard_D8ps_v5/spot", (120, False, True)),
+        ("azure", "azure/eastus/Standard_NC24ads_A100_v4", (160, False, True)),
+        ("lambda", "lambda/us-east-1/gpu_8x_a100", (200, False, True)),
+        ("runpod", "runpod/CA/1x_RTX4090_SECURE", (0, True, False)),
+        ("nebius", "nebius/eu-north1/gpu-h100-sxm_8gpu-128vcpu-1600gb", (0, False, True)),
+    ],
+)
+def test_an_offer_has_the_facts_of_its_cloud(
+    tmp_path: Path, cloud: str, name: str, facts: tuple[float, bool, bool]
+) -> None:
+    """Seconds to come up, whether it is rented one by one, and whether jobs with an image run there."""
+    offer = only(tmp_path, cloud, name)
+    assert (offer.ready_s, offer.single, offer.engine) == facts
+
+
+def test_a_price_of_spot_makes_no_spot_machine_where_skypilot_rents_none() -> None:
+    row = {"InstanceType": "m", "Region": "r", "vCPUs": "1", "MemoryGiB": "1", "Price": "2", "SpotPrice": "1"}
+    assert [offer.spot for offer in offers_of([row], "lambda", OfferFilter())] == [False]
+    assert [offer.spot for offer in offers_of([row], "nebius", OfferFilter())] == [True, False]
+
+
 def test_a_price_that_is_half_known_is_unknown() -> None:
     machine = {"InstanceType": "a2-highgpu-1g", "vCPUs": "12", "MemoryGiB": "85", "Region": "r"}
     gpu = {"InstanceType": "", "AcceleratorName": "A100", "AcceleratorCount": "1", "Region": "r"}
@@ -171,6 +202,14 @@ def test_a_denied_place_is_never_offered_and_every_other_one_is(region: str, clo
         ({"allow": ["aws//p3.*"]}, "cloud.allow: 'aws//p3.*' is no place; write CLOUD, CLOUD/REGION or"),
         ({"allow": ["a/b/c/d"]}, "cloud.allow: 'a/b/c/d' is no place"),
         (
+            {"clouds": ["aws", "verda"]},
+            "clouds[1]: 'verda': SkyPilot gives no machine there back by itself (autodown), so none would",
+        ),
+        (
+            {"clouds": ["lambda", "do"], "spot": "only"},
+            "cloud.spot: 'only': SkyPilot rents no spot machines from lambda, do; write never",
+        ),
+        (
             {"clouds": ["aws", "runpod"], "bucket": "s3://x"},
             "'s3://x': SkyPilot mounts nothing on runpod; leave it out, here or in cloud.clouds",
         ),
@@ -181,3 +220,9 @@ def test_a_slip_in_the_config_is_one_line(cloud: dict[str, object], line: str) -
         parse_config({"cloud": {"kind": "skypilot", **cloud}}, "starburst.yaml")
     assert line in str(error.value).replace('"', "'")
     assert len(str(error.value).splitlines()) == 1
+
+
+def test_spot_machines_of_one_cloud_are_enough() -> None:
+    parse_config(
+        {"cloud": {"kind": "skypilot", "clouds": ["lambda", "aws"], "spot": "only"}}, "starburst.yaml"
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from structlog.testing import capture_logs
 
 from starburst.clouds.sky import quotas as module
-from starburst.clouds.sky.quotas import AwsQuotas
+from starburst.clouds.sky.quotas import AwsQuotas, GcpQuotas, gcp_quotas, within_quotas
 from starburst.domain.cloud import Offer
 from starburst.domain.resources import Resources
 
@@ -78,3 +78,76 @@ def test_why_quotas_are_unknown_is_said_without_the_page_that_came() -> None:
 def test_pages_of_aws_are_read_and_what_is_malformed_in_them_is_unknown() -> None:
     pages = [{"Quotas": [{"QuotaCode": "L-1", "Value": 8.0}, {"QuotaCode": "L-2"}]}, {}, {"Quotas": [{}]}]
     assert dict(module._values(pages)) == {"L-1": 8.0}
+
+
+# --- GCP -------------------------------------------------------------------------------------------------
+
+
+def a_gcp_offer(gpus: int = 1, gpu_type: str = "A100", *, spot: bool = False) -> Offer:
+    name = f"gcp/us-central1/a2-{gpus}g{'/spot' if spot else ''}"
+    return Offer(name, Resources.of(gpus, 12, 85, gpu_type), None, "us-central1", spot, cloud="gcp")
+
+
+@pytest.mark.parametrize(
+    ("told", "offer", "is_barred"),
+    [
+        ({"NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(), True),
+        ({"NVIDIA_A100_GPUS": 7.0}, a_gcp_offer(8), True),
+        ({"NVIDIA_A100_GPUS": 8.0}, a_gcp_offer(8), False),
+        ({"NVIDIA_A100_80GB_GPUS": 0.0, "NVIDIA_A100_GPUS": 9.0}, a_gcp_offer(1, "A100-80GB"), True),
+        ({"NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(1, "H100"), False),
+        ({"NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(0, ""), False),
+        ({"NVIDIA_A100_GPUS": 0.0, "PREEMPTIBLE_NVIDIA_A100_GPUS": 1.0}, a_gcp_offer(spot=True), False),
+        ({"NVIDIA_A100_GPUS": 1.0, "PREEMPTIBLE_NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(spot=True), False),
+        ({"NVIDIA_A100_GPUS": 0.0, "PREEMPTIBLE_NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(spot=True), True),
+        ({"PREEMPTIBLE_NVIDIA_A100_GPUS": 1.0, "NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(), True),
+        ({}, a_gcp_offer(), False),
+    ],
+)
+def test_an_offer_of_gcp_is_barred_if_it_has_more_gpus_than_the_project_may_have(
+    told: dict[str, float], offer: Offer, is_barred: bool
+) -> None:
+    (found,) = GcpQuotas(lambda _region: told).applied([offer])
+    assert bool(found.barred) == is_barred
+
+
+def test_each_cloud_is_asked_for_its_own_regions_and_says_which_quota_is_short() -> None:
+    asked: list[str] = []
+
+    def ask(told: dict[str, float]) -> Callable[[str], dict[str, float]]:
+        return lambda region: (asked.append(region), told)[1]
+
+    quotas = (AwsQuotas(ask({"L-P": 0}), lambda *_: "L-P"), GcpQuotas(ask({"NVIDIA_A100_GPUS": 0})))
+    aws, gcp, other = within_quotas([an_offer(), a_gcp_offer(), an_offer(cloud="azure")], quotas)
+    assert asked == ["us-east-1", "us-central1"]
+    assert (bool(aws.barred), other.barred) == (True, "")
+    assert gcp.barred == (
+        "gcp/us-central1/a2-1g has 1 GPUs, and GCP lets this project have 0 of them in us-central1 "
+        "(quota NVIDIA_A100_GPUS)"
+    )
+
+
+class FakeCompute:
+    """GCP's client: each call returns it, the last one an answer."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+        self.asked: dict[str, str] = {}
+
+    def regions(self) -> FakeCompute:
+        return self
+
+    def get(self, **asked: str) -> FakeCompute:
+        self.asked = asked
+        return self
+
+    def execute(self, num_retries: int) -> object:
+        return self.answer
+
+
+def test_an_answer_of_gcp_is_read_and_what_is_malformed_in_it_is_unknown() -> None:
+    quotas = [{"metric": "NVIDIA_T4_GPUS", "limit": 4.0, "usage": 1.0}, {"metric": "CPUS"}, {"limit": "x"}, 7]
+    compute = FakeCompute({"name": "r", "quotas": quotas})
+    assert gcp_quotas(compute, "p", "r") == {"NVIDIA_T4_GPUS": 4.0}
+    assert compute.asked == {"project": "p", "region": "r"}
+    assert gcp_quotas(FakeCompute({}), "p", "r") == {}
