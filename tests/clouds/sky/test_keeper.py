@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -252,6 +253,10 @@ def test_systemd_has_the_switch_as_a_unit_that_is_always_restarted(odd_home: Pat
     unit = (odd_home / name).read_text()
     assert "Restart=always" in unit
     assert "WantedBy=multi-user.target" in unit
+    if shutil.which("systemd-analyze"):  # systemd's own reader, which starts nothing
+        reader = ["systemd-analyze", "verify", "--man=no", str(odd_home / name)]
+        said = subprocess.run(reader, capture_output=True, timeout=SOON_S, check=False).stderr.decode()
+        assert name not in said, said
     command = next(line for line in unit.splitlines() if line.startswith("ExecStart="))
     # As systemd.service(5) reads it: specifiers, variables, and quotes.
     words = shlex.split(command.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$"))
