@@ -197,7 +197,7 @@ PLANTED = {
     ),
     "switch-not-armed": Planted(
         "the shutdown switch of a machine is not set",
-        f"{_SKY}.machines.machine:RentedMachine.greet",
+        f"{_SKY}.machines.machine:RentedMachine.hello",
         '{"after_s": self.switch_s}',
         "None",
         (204, 20, 0.1, ()),

@@ -42,7 +42,7 @@ LOOKS = {
     "starburst.kube.reflector.WATCH_S": (1800, 3600),
     "starburst.kube.api.SILENCE_S": 4000.0,
     "starburst.clouds.sky.machines.liveness_watch.QUIET_S": 300.0,
-    "starburst.clouds.sky.prefetch.LOOK_S": 20.0,
+    "starburst.clouds.sky.boot_contact.LOOK_S": 20.0,
     "starburst.bus.outbox.POLL_S": 360.0,
     "starburst.app.leadership.election.LOOK_S": 100.0,
     "starburst.app.leadership.election.HANG_S": 200.0,

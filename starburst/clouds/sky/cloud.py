@@ -16,6 +16,7 @@ import structlog
 from starburst.aio import Debounce
 from starburst.clouds.sky.access.ports import ClusterState, ClusterStatus
 from starburst.clouds.sky.attendance import reachability
+from starburst.clouds.sky.boot_contact import BootContact
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.lifecycle import live
 from starburst.clouds.sky.machines.entry import MachineEntry, load_recent_machines
@@ -61,7 +62,8 @@ class SkyCloud:
         self._exchanges = Exchanges(context, self._runs)
         self._observer = CloudObserver(context)
         self._liveness = LivenessWatch(context, self.machines, self._observer)
-        self._prefetch = ImagePrefetch(context, self.machines, self._observer)
+        self._prefetch = ImagePrefetch(context, self.machines)
+        self._boot_contact = BootContact(context, self._observer, self._prefetch)
         #: None before `watch`: a command that a person gives does not wait until a lease has passed.
         self._twins: Twins | None = None
         self._nudges = Debounce(self._exchange_where_tasks_are, NUDGE_S)
@@ -174,6 +176,7 @@ class SkyCloud:
         machine.report_state()
         if not machine.entry.is_over:
             self._ensure_alive(machine)
+        self._boot_contact.ensure(machine)
 
     def _ensure_alive(self, machine: RentedMachine) -> None:
         work = partial(live, machine, self._observer, self._exchanges)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -112,11 +114,13 @@ def test_the_switch_ends_a_machine_that_neither_we_nor_skypilot_end(
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home whose `sudo` writes down what it is asked for."""
+    """A home whose `sudo` writes down what it is asked for; systemd and cron of this host are let be."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "sudo").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{tmp_path}/told\n')
-    (programs / "sudo").chmod(0o755)
+    sudo = f'case "$*" in "-n sh "*) exit 1;; esac; printf "%s\\n" "$*" >>{tmp_path}/told'
+    for name, does in {"sudo": sudo, "crontab": "exit 1"}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
     (tmp_path / "agent.pyz").write_bytes(agent_archive())
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
@@ -184,6 +188,92 @@ def test_a_switch_that_was_killed_is_started_anew(machine: Path) -> None:
         time.sleep(0.02)
     assert agent(machine, "exchange")["armed"]
     assert switches(machine) != [first]
+
+
+def test_the_switch_goes_by_its_settings_after_they_were_removed(machine: Path) -> None:
+    lease(machine, time.time() + 1000)
+    assert agent(machine, "exchange", switch={"after_s": 0.0})["armed"]
+    time.sleep(0.5)  # its first look
+    (machine / "starburst" / "switch.json").unlink()
+    lease(machine, time.time() - 1)
+    wait_until("-n shutdown -h now", machine / "told")
+
+
+# --- who starts it when nobody exchanges --------------------------------------------------------------------
+
+
+@pytest.fixture
+def odd_home(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same for code in this process; no path is what systemd, cron or a shell take it for."""
+    agent_file = machine / 'it\'s 5% of "$HOME"' / "agent.pyz"
+    agent_file.parent.mkdir()
+    agent_file.write_bytes((machine / "agent.pyz").read_bytes())
+    monkeypatch.setattr(sys, "argv", [str(agent_file)])
+    monkeypatch.setattr(dead_man_switch, "PATH", os.environ["PATH"])
+    monkeypatch.setattr(dead_man_switch, "SYSTEMD", str(machine / "systemd"))
+    monkeypatch.setattr(dead_man_switch, "UNIT", str(machine / "starburst-switch.service"))
+    lease(machine, time.time() - 100)
+    (machine / "starburst" / "switch.json").write_text('{"after_s": 0}')
+    return machine
+
+
+def program(home: Path, name: str, script: str) -> None:
+    (home / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+    (home / "bin" / name).chmod(0o755)
+
+
+def test_cron_starts_the_switch_each_minute_and_other_lines_of_its_table_stay(odd_home: Path) -> None:
+    table = odd_home / "table"
+    table.write_text("0 0 * * * its own\n")
+    program(
+        odd_home, "crontab", f'[ "$1" = -l ] && exec cat {table}; cat >{table}.new; mv {table}.new {table}'
+    )
+    for _ in range(2):
+        assert not dead_man_switch.hand_over(), "it starts nothing now"
+    own, ours = table.read_text().splitlines()
+    assert own == "0 0 * * * its own"
+    assert ours.startswith("* * * * * ")
+    command = ours.removeprefix("* * * * * ").replace("\\%", "%")  # as cron reads it
+    process = subprocess.Popen(["sh", "-c", command], env={})
+    try:
+        wait_until("-n shutdown -h now", odd_home / "told")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_systemd_has_the_switch_as_a_unit_that_is_always_restarted(odd_home: Path) -> None:
+    (odd_home / "systemd").mkdir()
+    program(odd_home, "sudo", 'shift; exec "$@"')
+    program(odd_home, "systemctl", f'echo "$*" >>{odd_home}/orders')
+    assert dead_man_switch.hand_over()
+    orders = (odd_home / "orders").read_text().splitlines()
+    name = "starburst-switch.service"
+    assert orders == ["daemon-reload", f"--quiet enable {name}", f"--no-block start {name}"]
+    unit = (odd_home / name).read_text()
+    assert "Restart=always" in unit
+    assert "WantedBy=multi-user.target" in unit
+    if shutil.which("systemd-analyze"):  # systemd's own reader, which starts nothing
+        reader = ["systemd-analyze", "verify", "--man=no", str(odd_home / name)]
+        said = subprocess.run(reader, capture_output=True, timeout=SOON_S, check=False).stderr.decode()
+        assert name not in said, said
+    command = next(line for line in unit.splitlines() if line.startswith("ExecStart="))
+    # As systemd.service(5) reads it: specifiers, variables, and quotes.
+    words = shlex.split(command.removeprefix("ExecStart=").replace("%%", "%").replace("$$", "$"))
+    assert words[:2] == ["/bin/sh", "-c"]
+    program(odd_home, "sudo", f'printf "%s\\n" "$*" >>{odd_home}/told')
+    process = subprocess.Popen(words, env={})
+    try:
+        wait_until("-n shutdown -h now", odd_home / "told")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_where_systemd_takes_no_orders_it_starts_nothing(odd_home: Path) -> None:
+    (odd_home / "systemd").mkdir()
+    program(odd_home, "sudo", "exit 1")
+    assert not dead_man_switch.hand_over(), "then an exchange starts it as a process"
 
 
 def test_without_settings_there_is_no_switch(machine: Path) -> None:

@@ -2,11 +2,11 @@
 
 `exchange`, `retire`, `uploads`, `confirm` and `pull` take a request as JSON on stdin and answer with JSON on
 stdout; the types are in `protocol.py`. So do `separate`, `close` and `give`, which the agent asks of itself
-as root. Other verbs are processes of their own: `run DIR HOW` is what an exchange starts for a task, `supervise DIR`
-runs its command, `contain` is that command for a task with an image, `prefetch DIR` pulls an image ahead of
-its task, `switch` is the machine's dead-man switch, and `enter JOB/ATTEMPT/RANK COMMAND…` is a person's
-command beside a task, on the terminal of the login. Locks and files decide, so that a task that is to start
-twice runs once.
+as root. Other verbs are processes of their own: `run DIR HOW` is what an exchange starts for a task,
+`supervise DIR` runs its command, `contain` is that command for a task with an image, `prefetch DIR` pulls an
+image ahead of its task, `switch` is the machine's dead-man switch, and `enter JOB/ATTEMPT/RANK COMMAND…` is a
+person's command beside a task, on the terminal of the login. Locks and files decide, so that a task that is
+to start twice runs once.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 SkyPilot's autostop should have ended the machine before. The switch needs neither SkyPilot nor Ray, nor a
 network, nor what is written on the instance in its cloud; no queue and no connection holds it. Every exchange
-looks whether it runs, and starts it again if not.
+looks whether it runs, and starts it again if not. Where nobody exchanges any more the machine itself does so,
+also after a reboot: systemd, of which the switch is a unit where systemd runs, else cron once a minute.
 
 ~/starburst/switch.json    {"after_s"}: seconds after the lease; {"now": true}: at once
             switch.lock    held by the switch as long as it lives
@@ -14,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -30,6 +32,32 @@ from starburst.runs.supervisor.lease import lease_left_s, new_lease
 LOOK_S, AGAIN_S, START_S = 5.0, 60.0, 5.0
 #: Commands that shut a machine down; the second if the first fails.
 DOWN = (("sudo", "-n", "shutdown", "-h", "now"), ("sudo", "-n", "poweroff"))
+#: Seconds for systemd or cron to take the switch; PATH of a switch that they start.
+TAKE_S, PATH = 10.0, "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: What is there while systemd runs; the unit of the switch.
+SYSTEMD, UNIT = "/run/systemd/system", "/etc/systemd/system/starburst-switch.service"
+
+_UNIT = """[Unit]
+Description=Dead-man switch of Starburst
+StartLimitIntervalSec=0
+
+[Service]
+User={user}
+ExecStart=/bin/sh -c "{command}"
+Restart=always
+RestartSec=20
+OOMScoreAdjust=-900
+
+[Install]
+WantedBy=multi-user.target
+"""
+#: As root, with the path of the unit and the unit itself on stdin.
+_INSTALL = """umask 022 && cat >"$1.new" && mv "$1.new" "$1" && { sync "$1" || :; } &&
+systemctl daemon-reload && systemctl --quiet enable "${1##*/}" && systemctl --no-block start "${1##*/}"
+"""
+#: The table of the machine's user keeps its other lines.
+_CRONTAB = """{ crontab -l 2>/dev/null | grep -v "# starburst-switch$"; cat; } | crontab -"""
+_CRON_LINE = "* * * * * {command} >/dev/null 2>&1 # starburst-switch\n"
 
 
 def stands(name: str) -> bool:
@@ -57,19 +85,62 @@ def arm(settings: SwitchSettings | None) -> bool:
             reserve(path)
     if facts(path) is None:
         return False
-    if not stands("switch"):
-        nothing = subprocess.DEVNULL
-        subprocess.Popen(
-            [sys.executable, "-I", os.path.abspath(sys.argv[0]), "switch"],
-            stdin=nothing,
-            stdout=nothing,
-            stderr=nothing,
-            start_new_session=True,
-        )
-        give_up = time.monotonic() + START_S
-        while not stands("switch") and time.monotonic() < give_up:
-            time.sleep(0.02)
+    if settings is not None or not stands("switch"):
+        if hand_over():
+            _await_switch()
+        if not stands("switch"):
+            _start()
+            _await_switch()
     return stands("switch")
+
+
+def hand_over() -> bool:
+    """Have the machine start the switch whenever it is dead, reboots included; whether it is started now.
+
+    May be repeated. Without systemd and cron, or where systemd takes no orders, only exchanges start it.
+    """
+    command = _command()
+    if os.path.isdir(SYSTEMD):
+        for plain in ("\\", '"'):
+            command = command.replace(plain, f"\\{plain}")
+        for special in "%$":
+            command = command.replace(special, 2 * special)
+        unit = _UNIT.format(user=os.geteuid(), command=command)
+        return _runs(["sudo", "-n", "sh", "-c", _INSTALL, "install", UNIT], unit)
+    _runs(["sh", "-c", _CRONTAB], _CRON_LINE.format(command=command.replace("%", "\\%")))
+    return False
+
+
+def _command() -> str:
+    """The switch as a command line of a shell with any environment."""
+    env = ["env", f"HOME={os.path.expanduser('~')}", f"PATH={PATH}"]
+    words = ["exec", *env, sys.executable, "-I", os.path.abspath(sys.argv[0]), "switch"]
+    return " ".join(map(shlex.quote, words))
+
+
+def _runs(argv: list[str], text: str) -> bool:
+    """Whether a program, with a text on stdin, succeeds in time."""
+    nothing = subprocess.DEVNULL
+    try:
+        done = subprocess.run(
+            argv, input=text.encode(), stdout=nothing, stderr=nothing, timeout=TAKE_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _start() -> None:
+    """Start the switch as a process of nobody's."""
+    nothing = subprocess.DEVNULL
+    argv = [sys.executable, "-I", os.path.abspath(sys.argv[0]), "switch"]
+    subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+
+
+def _await_switch() -> None:
+    give_up = time.monotonic() + START_S
+    while not stands("switch") and time.monotonic() < give_up:
+        time.sleep(0.02)
 
 
 def retire(_request: dict[str, Any]) -> RetireAnswer:
@@ -85,11 +156,13 @@ def switch() -> None:
             return
         time.sleep(0.1)
     lease = new_lease(0.0)  # before the first lease, and after the file was removed
+    settings: dict[str, Any] | None = None
     while True:
         found = facts(os.path.join(base(), "lease.json"))
         if lease_left_s(found) > -math.inf:
             lease = cast("dict[str, Any]", found)
-        if is_due(facts(os.path.join(base(), "switch.json")), lease_left_s(lease)):
+        settings = facts(os.path.join(base(), "switch.json")) or settings
+        if is_due(settings, lease_left_s(lease)):
             shut_down()
             time.sleep(AGAIN_S)
         else:

@@ -132,6 +132,11 @@ class RentedMachine:
         """
         return await self.context.transport.call(self.node_name(node), self.access(node), verb, payload)
 
+    def hello(self) -> ExchangeRequest:
+        """The request that sets or renews the lease, journaled first, and arms the shutdown switch."""
+        self.expect_renewal()
+        return {"lease_s": self.context.settings.lease_s, "switch": {"after_s": self.switch_s}}
+
     async def greet(self) -> MachineState:
         """The first exchange with each node: sets the lease and arms the shutdown switch; the head's answer.
 
@@ -140,11 +145,7 @@ class RentedMachine:
         Raises:
             SkyError: as of `call`; also if the answer is not valid.
         """
-        self.expect_renewal()
-        hello: ExchangeRequest = {
-            "lease_s": self.context.settings.lease_s,
-            "switch": {"after_s": self.switch_s},
-        }
+        hello = self.hello()
         answers = [parse_exchange(await self.call("exchange", hello, node)) for node in self.nodes]
         return replace(answers[0], armed=all(answer.armed for answer in answers))
 

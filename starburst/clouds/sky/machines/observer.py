@@ -78,7 +78,7 @@ class CloudObserver:
         machine.entry.at, *machine.entry.workers_at = [one.at for one in seen]
         machine.book(seen, others)
         for one in () if machine.entry.spot else seen:  # spot instances are terminated in any case
-            await self._terminate_on_shutdown(machine, one.at)
+            await self.terminate_on_shutdown(machine, one.at)
 
     async def _others(self, machine: RentedMachine, seen: Sequence[Observation]) -> list[Observation]:
         """Further instances that this intent made: SkyPilot gave them up in its launch."""
@@ -100,7 +100,7 @@ class CloudObserver:
         log.warning("second-instance-ended", instance=machine.id, at=other.at.instance)
         return True
 
-    async def _terminate_on_shutdown(self, machine: RentedMachine, at: InstanceRef) -> None:
+    async def terminate_on_shutdown(self, machine: RentedMachine, at: InstanceRef) -> None:
         """Have an instance that shuts itself down terminated rather than stopped."""
         try:
             with anyio.fail_after(MEET_S):
@@ -239,14 +239,15 @@ class CloudObserver:
         self._silent_since = now if self._silent_since is None else min(self._silent_since, now)
         return now - self._silent_since
 
-    async def addresses_of(self, machine: RentedMachine) -> list[str]:
-        """Addresses of the running instances of an intent that comes up, as far as its cloud tells them.
+    async def booting(self, machine: RentedMachine) -> list[Observation]:
+        """The running instances of an intent that comes up, as far as its cloud can be searched.
 
         Raises:
             SkyError: the cloud does not answer.
+            ValueError: it was not launched by us.
         """
         found = await self._labelled(machine)
-        return [one.address for one in found or () if one.presence is Presence.RUNNING and one.address]
+        return [one for one in found or () if one.presence is Presence.RUNNING]
 
     def _is_of(self, machine: RentedMachine, seen: Observation) -> bool:
         if seen.launched_at is None:
