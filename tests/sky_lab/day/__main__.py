@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=36, help="things that go wrong")
     parser.add_argument("--seed", type=int, default=1, help="of the first day; the others count on")
     parser.add_argument("--times", type=int, default=1, help="days")
-    parser.add_argument("--machines", type=int, default=8, help="rented before more jobs come")
+    parser.add_argument("--machines", type=int, default=8, help="that the account has")
     parser.add_argument("--patience", type=float, default=1.0, help="factor of all limits, for slow hosts")
     asked = parser.parse_args()
     os.environ.update(environment())

@@ -8,21 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tests.sky_lab.day.faults import Fault, faults
-from tests.sky_lab.day.jobs import Kind, kinds
+from tests.sky_lab.day.jobs import PlannedJob, kinds
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJob:
-    """A job of the day. Times are seconds after its begin."""
-
-    name: str
-    kind: Kind
-    at_s: float
-    beats: int
-    #: On spot machines only, on demand only, or whatever is cheapest.
-    spot: bool | None
 
 
 @dataclass(frozen=True, slots=True)
