@@ -236,6 +236,13 @@ def test_a_full_day_holds_every_kind_of_job_and_every_fault(monkeypatch: pytest.
         assert {one.fault.name for one in day.faults} == {fault.name for fault in (*FAULTS, ENGINE_KILLED)}
 
 
+def test_a_day_can_have_some_kinds_only() -> None:
+    day = plan_day(1, 4, 60.0, 4, 10.0, only=["disk full", "preempted", "plain"])
+    assert {one.fault.name for one in day.faults} == {"disk full", "preempted"}
+    assert {job.kind.name for job in day.jobs} == {"plain"}
+    assert len({job.kind.name for job in plan_day(1, 4, 60.0, 4, 10.0, only=["disk full"]).jobs}) == 4
+
+
 #: The small form: what it holds is drawn as all of a day is; the seed is one whose day is short.
 SEED, SMALL_MACHINES = 271665, 3
 
