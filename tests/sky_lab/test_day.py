@@ -244,7 +244,7 @@ def test_a_day_can_have_some_kinds_only() -> None:
 
 
 #: The small form: what it holds is drawn as all of a day is; the seed is one whose day is short.
-SEED, SMALL_MACHINES = 271665, 3
+SEED, SMALL_MACHINES = 49402, 3
 
 
 def small_day() -> DayPlan:
