@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
+import time
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -30,6 +33,7 @@ from tests.sky_lab.day.verdict import (
     too_many,
     wrong_copies,
 )
+from tests.sky_lab.day.within_machines import AGENT, CLOCK_OFF, CLOCK_RIGHT, FULL, NOT_FULL
 from tests.sky_lab.ec2 import Instance, disks_left, made_twice
 from tests.sky_lab.marks import Copy, copies_on, twins
 
@@ -226,6 +230,77 @@ def test_a_job_that_does_not_go_on_from_what_it_saved_is_seen(
 ) -> None:
     assert len(list(wrong_steps(logs, silenced))) == wrong
     assert said(f"x{SAVED} 3\n", SAVED) is None
+
+
+#: A machine's home with what its agent keeps and SkyPilot's runtime, in a mount namespace of its own.
+HOME = f"""
+mount -t tmpfs tmpfs /home && mkdir -p {AGENT}/runs && echo kept >{AGENT}/file
+{sys.executable} -m venv --without-pip /home/ubuntu/skypilot-runtime
+tries() {{
+    (cat {AGENT}/file; echo new >{AGENT}/file; mkdir {AGENT}/runs/new; echo new >{AGENT}/new) 2>/dev/null
+    ls {AGENT} {AGENT}/runs | tr '\\n' ' '; echo
+}}
+ahead() {{
+    /home/ubuntu/skypilot-runtime/bin/python -I -c 'import time; print(int(time.time()))' >/home/says
+    [ $(($(cat /home/says) - $(date +%s))) -gt 3500 ] && echo ahead || echo right
+}}
+"""
+
+
+def in_a_machine(script: str) -> list[str]:
+    """The lines that a script says as `inside` runs it, beside the home above."""
+    argv = ["unshare", "-m", "--propagation", "private", "sh", "-c", HOME + script]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
+    return done.stdout.splitlines()
+
+
+def test_a_full_disk_can_be_read_and_not_written_and_has_room_again_afterwards() -> None:
+    again = f"({FULL}); ({FULL})"  # the second time it is full already
+    said = in_a_machine(f"{again}; tries; {NOT_FULL}; cat {AGENT}/file; {NOT_FULL}; tries")
+    full, kept = f"{AGENT}: file runs  {AGENT}/runs: ", "kept"
+    assert said == [kept, full, kept, kept, f"{AGENT}: file new runs  {AGENT}/runs: new "]
+
+
+def test_a_clock_is_an_hour_ahead_for_what_starts_meanwhile() -> None:
+    assert in_a_machine(f"ahead; ({CLOCK_OFF}); ahead; {CLOCK_RIGHT}; ahead") == ["right", "ahead", "right"]
+
+
+def run_of(kind: str, root: Path, beats: int = 3, **env: str) -> subprocess.Popen[str]:
+    """The script of a kind of job, begun here as on a machine, with a /tmp below `root`."""
+    manifest = next(one for one in KINDS if one.name == kind).manifest("a", beats, None)
+    argv = manifest["spec"]["template"]["spec"]["containers"][0]["command"]
+    argv[-1] = argv[-1].replace("/tmp/", f"{root}/")
+    known = {"STARBURST_JOB": "a", "STARBURST_ATTEMPT": "1", "STARBURST_CHECKPOINT_DIR": str(root)}
+    return subprocess.Popen(
+        argv, cwd=root, env={**os.environ, **known, **env}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_a_job_that_saves_goes_on_from_there_when_it_is_stopped(tmp_path: Path) -> None:
+    first = run_of("saves", tmp_path, 1000)
+    until = time.monotonic() + 60
+    while not any("beat" in mark.read_text() for mark in tmp_path.glob("marks/*")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    first.terminate()
+    logs = [first.communicate(timeout=60)[0]]
+    step = said(logs[0], SAVED)
+    assert step is not None
+    assert step > 0
+    second = run_of("saves", tmp_path, step + 2, STARBURST_ATTEMPT="2")
+    logs.append(second.communicate(timeout=60)[0])
+    assert (first.returncode, second.returncode, said(logs[1], FROM)) == (0, 0, step)
+    assert not list(wrong_steps(logs, set()))
+    assert "begin\nend\n" in logs[1]
+
+
+def test_a_job_with_a_directory_fails_without_it(tmp_path: Path) -> None:
+    assert run_of("workdir", tmp_path).wait(60) == 1
+    kind = next(kind for kind in KINDS if kind.workdir)
+    words = kind.options("a", 3, tmp_path)
+    where = Path(words[words.index("--workdir") + 1])
+    (where / "along").rename(tmp_path / "along")
+    assert run_of("workdir", tmp_path).wait(60) == 0
 
 
 def test_a_full_day_holds_every_kind_of_job_and_every_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ AGENT = "/home/ubuntu/starburst"
 #: written, made or removed. The host's disk has as much room as before; tasks that run see theirs as before.
 FULL = f"""
 set -e
-[ -d {AGENT} ] && ! mountpoint -q {AGENT}
+if [ ! -d {AGENT} ] || mountpoint -q {AGENT}; then exit; fi
 mkdir -p /run/full && mount -t tmpfs -o size=64k,nr_inodes=16 tmpfs /run/full
 cd /run/full && mkdir up work
 chown --reference={AGENT} up && chmod --reference={AGENT} up
