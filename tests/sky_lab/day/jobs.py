@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from starburst.domain.job import Phase
-from tests.sky_lab.marks import BEATS, BEGIN, BOXED, END
+from tests.sky_lab.marks import BEATS, BEGIN, BOXED, END, LOGGED
 
 #: The image of jobs in containers, where the laboratory's machines have an engine; and one that nobody has.
 IMAGE, NO_IMAGE = "localhost:5000/local/busybox:1", "localhost:5000/no/such:1"
@@ -130,7 +130,7 @@ DEAF = (
 )
 MEMORY = BEGIN + 'python3 -c "x = bytearray(600 << 20)" || exit 1\n' + END
 #: Its buffer is larger than what it asked for.
-BOXED_MEMORY = "dd if=/dev/zero of=/dev/null bs=600M count=1 || exit 1\n" + BOXED
+BOXED_MEMORY = f"echo {LOGGED} begin $(date +%s)\nexec dd if=/dev/zero of=/dev/null bs=600M count=1\n"
 FILLED = BEGIN + f"fallocate -l {FILLS} /tmp/full && rm /tmp/full || exit 1\n" + BEATS + END
 #: Its volume has 16 MiB, which it must feel before the 64th is written.
 BOXED_FILLED = "dd if=/dev/zero of=/fill/it bs=1M count=64 2>/dev/null && exit 1\n" + BOXED
