@@ -138,10 +138,11 @@ class Day:
 
     def report(self) -> list[str]:
         """What the day was, what went wrong with the world, and what is wrong with Starburst."""
+        planned = {one.fault.name for one in self.plan.faults}
         return [
             f"seed {self.plan.seed}: {len(self.jobs)} jobs, {len(self.at.seen)} machines, at most "
-            f"{self.most_machines} at a time; {len(self.happened)} kinds of faults; {self.took_s:.0f} s; "
-            f"wrong: {len(self.wrong)}",
+            f"{self.most_machines} at a time; {len(self.happened)} of {len(planned)} kinds of faults; "
+            f"{self.took_s:.0f} s; wrong: {len(self.wrong)}",
             f"  {self.idle}",
             *(f"  {line}" for line in self.story),
             *(f"  WRONG {line}" for line in self.wrong),
