@@ -5,19 +5,36 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from starburst.domain.job import Phase
+from starburst.runs.attempt_dir import log_path
 from starburst.runs.supervisor.exits import ITSELF, Exit
+from starburst.store.listings.row_types import JobRow
 from tests.sky_lab.containers import engines
+from tests.sky_lab.day import neighbours
 from tests.sky_lab.day.day import Day
 from tests.sky_lab.day.faults import ENGINE_KILLED, FAULTS, faults
-from tests.sky_lab.day.jobs import FROM, IMAGE, IN_CONTAINERS, KINDS, SAVED, PlannedJob, kinds
-from tests.sky_lab.day.outcomes import NOT_HOME, said, wrong_memory, wrong_steps
+from tests.sky_lab.day.jobs import (
+    FROM,
+    GIGABYTE,
+    IMAGE,
+    IN_CONTAINERS,
+    KINDS,
+    LOG_BYTES,
+    MAX_LOG,
+    SAVED,
+    PlannedJob,
+    kinds,
+)
+from tests.sky_lab.day.outcomes import NOT_HOME, said, wrong_memory, wrong_outcome, wrong_steps
 from tests.sky_lab.day.plan import DayPlan, plan_day
 from tests.sky_lab.day.verdict import (
     NOTED_S,
@@ -29,6 +46,7 @@ from tests.sky_lab.day.verdict import (
     too_many,
     wrong_copies,
 )
+from tests.sky_lab.deployment import Deployment
 from tests.sky_lab.ec2 import Instance, disks_left, made_twice
 from tests.sky_lab.marks import Copy, copies_on, twins
 
@@ -174,6 +192,49 @@ def test_a_limit_of_memory_is_kept_where_one_is_made(
     phase: Phase, message: str, limited: bool, wrong: bool
 ) -> None:
     assert bool(list(wrong_memory(phase.value, message, limited=limited))) == wrong
+
+
+def outcome(kind: str, tmp_path: Path, phase: Phase = Phase.SUCCEEDED, message: str = "") -> list[str]:
+    """What is wrong with a job `a` of this kind, whose home and whose machine i-1 are below this path."""
+    planned = PlannedJob("a", next(each for each in KINDS if each.name == kind), 0.0, 10, None)
+    at = cast("Deployment", SimpleNamespace(home=SimpleNamespace(cloud=tmp_path)))
+    row = JobRow("a", "a", "", "", "", phase.value, 0.0, attempt=1, message=message)
+    return list(wrong_outcome(at, planned, row, [copy(1)], set()))
+
+
+@pytest.mark.parametrize(("kind", "short_of"), [("logs", LOG_BYTES), ("gigabyte", MAX_LOG)])
+def test_a_log_that_lacks_something_or_has_too_much_is_seen(kind: str, short_of: int, tmp_path: Path) -> None:
+    log = log_path(tmp_path / "runs", "a", 1)
+    log.parent.mkdir(parents=True)
+    for size, wrong in ((short_of - 1, 1), (short_of + 50, 0), (GIGABYTE, 1)):
+        log.touch()
+        os.truncate(log, size)
+        assert len(outcome(kind, tmp_path)) == wrong, size
+
+
+@pytest.mark.parametrize("group", ["/sys/fs/cgroup/starburst/a", None])
+def test_whether_a_machine_made_a_limit_of_memory_is_what_its_agent_was_told(
+    group: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYLAB_HOME", str(tmp_path))
+    (run_dir(tmp_path, "a/1/0", "") / "spec.json").write_text(json.dumps({"cgroup": group}))
+    assert bool(outcome("memory", tmp_path)) is (group is not None)
+    assert bool(outcome("memory", tmp_path, Phase.FAILED, "OOMKilled: memory")) is (group is None)
+
+
+@pytest.mark.parametrize(
+    ("ends_with", "states", "wrong"),
+    [(0, ["running"], 0), (0, ["terminated"], 1), (0, ["terminated", "running"], 0), (1, ["terminated"], 0)],
+)
+def test_a_persons_cluster_that_came_up_and_was_ended_is_seen(
+    ends_with: int, states: list[str], wrong: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = {f"i-{number}": state for number, state in enumerate(states)}
+    monkeypatch.setattr(neighbours, "of_cluster", lambda _name: there)
+    launch = subprocess.Popen(["sh", "-c", f"exit {ends_with}"])
+    launch.wait()
+    found = neighbours.Neighbours([neighbours.Person("sb-x-debug0", launch)])
+    assert len(list(found.wrong())) == wrong
 
 
 @pytest.mark.parametrize(
