@@ -12,7 +12,7 @@ SUITE = tests/store tests/bus tests/app tests/web
 
 SITE ?= dist/site
 
-.PHONY: help demo site man test volume pythons browser postgres ray gangs image kube sky soak day memory storm takeover fuzz lint types check bench wheel release audit lock clean
+.PHONY: help demo site man test volume pythons browser postgres ray gangs image kube sky soak day rounds memory storm takeover fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -64,11 +64,14 @@ fuzz: $(VENV)/.dev  ## manifests run as a kubelet would and by each way out; the
 	STARBURST_ONE_FIELD_OF=1 $(BIN)/python -m pytest tests/translator/kinds/test_no_silent_loss.py
 	$(BIN)/python -m tests.translator.fuzz $(ARGS)
 
-soak: $(VENV)/.dev  ## 30 rounds of kills and cut networks on that cloud, for leaks; an hour
-	$(BIN)/python -m tests.sky_lab.chaos --log docs/results/leaks.md $(ARGS)
+soak: $(VENV)/.dev  ## three days in small on that cloud, each of 100 jobs and 36 faults of a seed; three hours; ARGS="--seed 4"
+	SKYLAB_DOCKER=1 $(BIN)/python -m tests.sky_lab.day --jobs 100 --minutes 30 --faults 36 --machines 8 --patience 2 --times 3 $(ARGS)
 
-day: $(VENV)/.dev  ## a day in small on that cloud: 100 jobs while a seed draws what goes wrong; 30 minutes; ARGS="--times 3 --seed 7"
+day: $(VENV)/.dev  ## one such day, or as ARGS say: "--jobs 12 --minutes 2 --faults 6 --seed 7"
 	$(BIN)/python -m tests.sky_lab.day $(ARGS)
+
+rounds: $(VENV)/.dev  ## 30 rounds of kills and cut networks on that cloud, for leaks; an hour
+	$(BIN)/python -m tests.sky_lab.chaos --log docs/results/leaks.md $(ARGS)
 
 memory: $(VENV)/.dev  ## 100,000 jobs through the live scheduler in virtual time: is its memory flat? half an hour
 	$(BIN)/python -m bench.soak $(ARGS)

@@ -61,7 +61,7 @@ def main() -> int:
     head, _, old = (asked.log.read_text() if asked.log.exists() else "").partition(TABLE)
     rows = [line for line in old.splitlines() if line.startswith("|")] if asked.first else []
     done: list[Round] = []
-    root = Path(tempfile.mkdtemp(prefix="starburst-soak-"))
+    root = Path(tempfile.mkdtemp(prefix="starburst-rounds-"))
     for number in range(asked.first, asked.first + asked.rounds):
         done.append(Round(plan(number), root / str(number)))
         done[-1].run()

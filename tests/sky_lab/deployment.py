@@ -45,7 +45,7 @@ class Deployment:
 
     def __post_init__(self) -> None:
         self.home = self.made("home")
-        (self.root / "starburst.yaml").write_text(yaml.safe_dump(dict(self.config)))
+        self.configure()
         with Store.open(self.home.database) as store:
             controller = str(store.fact("controller"))
         self.naming = Naming(OWNER, controller)
@@ -58,10 +58,17 @@ class Deployment:
         home.make()
         return home
 
+    def configure(self, **cloud: Any) -> None:
+        """Write the config for the next start, with other values of these fields of its section `cloud`."""
+        changed = {**self.config, "cloud": {**self.config["cloud"], **cloud}}
+        (self.root / "starburst.yaml").write_text(yaml.safe_dump(changed))
+
     # --- its processes -----------------------------------------------------------------------------------
 
     def up(self) -> None:
-        """Start the scheduler."""
+        """Start the scheduler, unless it runs."""
+        if self.process is not None and self.process.poll() is None:
+            return
         with (self.root / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "starburst", "up", "--config", "starburst.yaml"],
@@ -108,8 +115,12 @@ class Deployment:
 
     def submit(self, manifests: list[dict[str, Any]]) -> list[str]:
         """Submit jobs; their ids."""
-        said = self.starburst("submit", "-", "-o", "name", given=yaml.safe_dump_all(manifests))
-        return [line.removeprefix("job/") for line in said.split()]
+        return _ids(self.starburst("submit", "-", "-o", "name", given=yaml.safe_dump_all(manifests)))
+
+    def submit_command(self, *words: str) -> str:
+        """Submit one job by options and its command; its id."""
+        (job,) = _ids(self.starburst("submit", "-o", "name", *words))
+        return job
 
     # --- what there is -----------------------------------------------------------------------------------
 
@@ -137,6 +148,10 @@ class Deployment:
         """Machines that the store still has."""
         with Store.open(self.home.database) as store:
             return queries.instance_records(store)
+
+
+def _ids(said: str) -> list[str]:
+    return [line.removeprefix("job/") for line in said.split()]
 
 
 def _env(home: Home) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -57,6 +58,52 @@ def made_twice(machines: Iterable[Instance], unanswered: Sequence[tuple[float, f
             began - EXACT_S <= first.launched_at <= ended + EXACT_S for began, ended in unanswered
         ):
             yield f"{second.intent} had {first.id} and {second.id} at one time"
+
+
+def most_at_once(machines: Iterable[Instance]) -> int:
+    """How many intents had a machine at one time, at most; that one has two is another matter.
+
+    A machine that ends in the second in which another one begins is not there with it.
+    """
+    changes = sorted(
+        (at, begins, one.intent)
+        for one in machines
+        for at, begins in ((one.launched_at, True), (inf if one.ended_at is None else one.ended_at, False))
+    )
+    there: Counter[str] = Counter()
+    most = 0
+    for _at, begins, intent in changes:
+        there[intent] += 1 if begins else -1
+        most = max(most, sum(count > 0 for count in there.values()))
+    return most
+
+
+def volumes_left(tag: str, machines: Iterable[Instance]) -> Iterator[str]:
+    """Disks of a store that are left in its account, by all machines that it ever rented."""
+    of_store = {"Name": f"tag:{CONTROLLER}", "Values": [tag]}
+    listed = [
+        one for region in REGIONS for one in ec2(region).describe_volumes(Filters=[of_store])["Volumes"]
+    ]
+    disks = [(_tags(one)[INTENT], one["VolumeId"], bool(one["Attachments"])) for one in listed]
+    return disks_left(disks, [machine.intent for machine in machines if machine.ended_at is not None])
+
+
+def disks_left(disks: Iterable[tuple[str, str, bool]], ended: Iterable[str]) -> Iterator[str]:
+    """Which of these (intent, id, attached) are left: attached ones, and more than machines have `ended`.
+
+    EC2 deletes the first disk of a machine with it; the fake one keeps it, attached to nothing.
+    """
+    first = Counter(ended)
+    for intent, id_, attached in disks:
+        first[intent] -= not attached
+        if attached or first[intent] < 0:
+            yield f"{id_}, a disk of {intent}, is left"
+
+
+def of_cluster(name: str) -> dict[str, str]:
+    """States of the instances in the first region that are of the cluster with this name, whosever it is."""
+    named = {"Name": "tag:skypilot-cluster-name", "Values": [name, f"{name}-*"]}
+    return {one["InstanceId"]: one["State"]["Name"] for one in _listed(REGIONS[0], named)}
 
 
 def billed() -> dict[str, dict[str, str]]:

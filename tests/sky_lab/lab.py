@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import signal
@@ -76,6 +77,13 @@ def tmp_dirs(vm: str) -> list[Path]:
 def logs(vm: str) -> list[Path]:
     """What the tasks that ran on a machine said."""
     return sorted(_runs(vm).glob("*/*/*/log"))
+
+
+def spec_of(vm: str, job: str, attempt: int) -> dict[str, Any]:
+    """What the agent of a machine was told of an attempt that began there."""
+    (path,) = _runs(vm).glob(f"{job}/{attempt}/*/spec.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
 def _runs(vm: str) -> Path:

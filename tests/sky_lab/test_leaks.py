@@ -1,6 +1,6 @@
 """A home of before is put back while machines are rented: a reaper ends them; some two minutes.
 
-What is killed or cut off while the home stays is in `test_day.py`; `make soak` does all rounds.
+What is killed or cut off while the home stays is in `test_day.py`; `make rounds` does all.
 """
 
 from __future__ import annotations

@@ -24,6 +24,15 @@ def root_of(host: str) -> int:
     return root
 
 
+def first_process(vm: str) -> int | None:
+    """The pid of the init of the machine with this id, while it runs."""
+    with suppress(OSError, ValueError):
+        pid = int(Path(os.environ["SKYLAB_HOME"], "state", "vms", vm, "pid").read_text())
+        os.kill(pid, 0)
+        return pid
+    return None
+
+
 def inside(root: int, script: str) -> None:
     """Run a script in the namespaces of a machine."""
     argv = ["nsenter", "-t", str(root), "-m", "-p", "-n", "-u", "sh", "-c", script]

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,20 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from starburst.domain.job import is_over
 from tests.sky_lab.day import verdict
-from tests.sky_lab.day.faults import TYPES, Undo
-from tests.sky_lab.day.plan import DayPlan, PlannedFault, PlannedJob
+from tests.sky_lab.day.account import Account
+from tests.sky_lab.day.faults import TYPES
+from tests.sky_lab.day.jobs import MAX_LOG, PlannedJob
+from tests.sky_lab.day.neighbours import Neighbours
+from tests.sky_lab.day.plan import DayPlan, PlannedFault
+from tests.sky_lab.day.world import Undo, World
 from tests.sky_lab.deployment import BrokenError, Deployment
 from tests.sky_lab.ec2 import REGIONS, ec2, made_twice, rented, stops
 from tests.sky_lab.lab import lab
 
 LOOK_S = 0.5
 LEASE_S, IDLE_MINUTES = 120, 1
+#: Seconds that a job has run before it is told to run anew.
+REQUEUED_S = 2.0
 
 
 def config(patience: float) -> dict[str, Any]:
@@ -47,6 +53,7 @@ def config(patience: float) -> dict[str, Any]:
             "reap_after": "60s",
             "launch_limit": f"{600 * patience:g}s",
         },
+        "home": {"max_log": MAX_LOG},
         "debug": {"validate": True},
     }
 
@@ -57,7 +64,7 @@ class Day:
 
     plan: DayPlan
     root: Path
-    #: Machines that may be rented before more jobs are submitted, and jobs that may be on their way.
+    #: Machines that the account has, at which no more jobs are submitted; and jobs that may be on their way.
     machines: int = 8
     at_once: int = 12
     #: Factor of all limits of time, for slow hosts.
@@ -74,11 +81,13 @@ class Day:
     _silenced: set[str] = field(default_factory=set)
     #: From when to when (epoch seconds) answers to launches were lost.
     _unanswered: list[tuple[float, float]] = field(default_factory=list)
-    _cancelled: set[str] = field(default_factory=set)
+    #: Jobs that a person has told to end, or to run anew.
+    _told: set[str] = field(default_factory=set)
     _alive: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.at = Deployment(self.root, config(self.patience))
+        self.world = World(self.at, Account(self.machines, TYPES), Neighbours())
         self._jobs, self._faults = list(self.plan.jobs), list(self.plan.faults)
         self._began = time.monotonic()
 
@@ -90,6 +99,7 @@ class Day:
     def run(self) -> list[str]:
         """Live through it; what is wrong at its end."""
         try:
+            self.world.account.open()
             self.at.up()
             done_s, gone_s = 900.0 * self.patience, 300.0 * self.patience
             self._until("offers known", gone_s, self.at.has_offers)
@@ -100,12 +110,8 @@ class Day:
             self._until("all faults made good", gone_s, lambda: not self._due)
             self._until("nothing rented", gone_s, lambda: not self._alive)
             self._until("the store has no machine", gone_s, lambda: not self.at.records())
-            silenced = self._silenced | verdict.unheard(self.at)
-            self.wrong.extend(verdict.wrong_jobs(self.at, self.jobs, silenced))
-            self.wrong.extend(verdict.wrong_bills(self.at))
-            self.wrong.extend(made_twice(rented(self.at.tag), self._unanswered))
-            self.wrong.extend(verdict.left_over(self.at))
-            self.idle = verdict.idle(self.at)
+            self._until("the other homes have nothing to do", done_s, self.world.neighbours.done)
+            self._judge()
         except (BrokenError, subprocess.SubprocessError, ClientError, BotoCoreError) as error:
             self.wrong.append(f"{type(error).__name__}: {error}")
             open_rows = [row for row in self.at.rows() if not is_over(row.phase)]
@@ -115,12 +121,28 @@ class Day:
         self.took_s = time.monotonic() - self._began
         return self.wrong
 
+    def _judge(self) -> None:
+        """Find what is wrong, with this home and the others."""
+        neighbours, machines = self.world.neighbours, []
+        homes = [(self.at, self.jobs), *((other.at, other.jobs) for other in neighbours.homes)]
+        for at, jobs in homes:
+            silenced = self._silenced | verdict.unheard(at)
+            self.wrong.extend(verdict.wrong_jobs(at, jobs, silenced))
+            self.wrong.extend(verdict.wrong_bills(at))
+            self.wrong.extend(made_twice(rented(at.tag), self._unanswered))
+            self.wrong.extend(verdict.left_over(at, [person.cluster for person in neighbours.people]))
+            machines += [replace(one, intent=f"{at.tag} {one.intent}") for one in rented(at.tag)]
+        self.wrong.extend(verdict.too_many(machines, self.machines))
+        self.wrong.extend(neighbours.wrong())
+        self.idle = verdict.idle(self.at)
+
     def report(self) -> list[str]:
         """What the day was, what went wrong with the world, and what is wrong with Starburst."""
+        planned = {one.fault.name for one in self.plan.faults}
         return [
             f"seed {self.plan.seed}: {len(self.jobs)} jobs, {len(self.at.seen)} machines, at most "
-            f"{self.most_machines} at a time; {len(self.happened)} kinds of faults; {self.took_s:.0f} s; "
-            f"wrong: {len(self.wrong)}",
+            f"{self.most_machines} at a time; {len(self.happened)} of {len(planned)} kinds of faults; "
+            f"{self.took_s:.0f} s; wrong: {len(self.wrong)}",
             f"  {self.idle}",
             *(f"  {line}" for line in self.story),
             *(f"  WRONG {line}" for line in self.wrong),
@@ -137,7 +159,7 @@ class Day:
             self._make_good()
             self._go_wrong()
             self._submit()
-            self._cancel()
+            self._tell()
             time.sleep(LOOK_S)
 
     def _look(self) -> None:
@@ -146,8 +168,10 @@ class Day:
             with suppress(ClientError, BotoCoreError):
                 self._alive = self.at.alive()
                 self.at.stopped |= stops(self.at.tag)
-        self.most_machines = max(self.most_machines, len(self._alive))
+                others = self.world.neighbours.alive()
+                self.most_machines = max(self.most_machines, len(self._alive) + others)
         self.at.supervise(may_refuse=True)
+        self.world.neighbours.supervise()
 
     def _make_good(self) -> None:
         for entry in [entry for entry in self._due if entry[0] <= time.monotonic()]:
@@ -168,10 +192,10 @@ class Day:
         if not planned.fault.of_machine and any(fault.of_account for fault in of_all) and len(of_all) > 1:
             return
         vm = self._busy_machine() if planned.fault.of_machine else ""
-        if vm is None:
+        if vm is None or (planned.fault.of_launch and not self.world.launches()):
             return
         self._faults.pop(0)
-        undo = planned.fault.do(self.at, vm)
+        undo = planned.fault.do(self.world, vm)
         self.happened.add(planned.fault.name)
         if planned.fault.silences:
             self._silenced.add(vm)
@@ -195,23 +219,42 @@ class Day:
         if not due:
             return
         del self._jobs[: len(due)]
-        ids = self.at.submit([job.kind.manifest(job.name, job.beats, job.spot) for job in due])
-        self.jobs |= dict(zip(ids, due, strict=True))
+        alone = [job for job in due if job.kind.workdir]
+        together = [job for job in due if not job.kind.workdir]
+        manifests = [job.kind.manifest(job.name, job.beats, job.spot) for job in together]
+        ids = self.at.submit(manifests) if manifests else []
+        ids += [self.at.submit_command(*job.kind.options(job.name, job.beats, self.root)) for job in alone]
+        self.jobs |= dict(zip(ids, [*together, *alone], strict=True))
 
-    def _cancel(self) -> None:
-        waiting = {id_ for id_, job in self.jobs.items() if job.kind.cancelled} - self._cancelled
-        for job in {copy.job for copy in self.at.copies()} & waiting if waiting else ():
-            self.at.starburst("cancel", job)
-            self._cancelled.add(job)
+    def _tell(self) -> None:
+        """End, or stop and queue again, the jobs that are to be, once they run."""
+        waiting = {
+            id_ for id_, job in self.jobs.items() if job.kind.cancelled or job.kind.requeued
+        } - self._told
+        if not waiting:
+            return
+        for copy in self.at.copies():
+            if copy.job not in waiting - self._told:
+                continue
+            if self.jobs[copy.job].kind.cancelled:
+                self.at.starburst("cancel", copy.job)
+                self._told.add(copy.job)
+            elif copy.ended:
+                self._told.add(copy.job)
+            elif copy.seen_at - copy.began_at > REQUEUED_S:
+                with suppress(BrokenError):  # it may have ended, or wait for another machine
+                    self.at.starburst("requeue", copy.job)
+                    self._told.add(copy.job)
 
     def _clear(self) -> None:
         """Whatever went wrong, nothing of this day stays."""
+        for _at, _fault, undo in self._due:
+            with suppress(subprocess.SubprocessError):
+                undo()
         self.at.kill()
-        for _at, fault, undo in self._due:
-            if fault.fault.name != "scheduler killed":
-                with suppress(subprocess.SubprocessError):
-                    undo()
         lab("fault", "off")
+        self.world.account.close()
+        self.world.neighbours.leave()
         if left := self.at.alive():
             ec2().terminate_instances(InstanceIds=sorted(left))
 

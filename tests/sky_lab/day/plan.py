@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from tests.sky_lab.day.faults import Fault, faults
-from tests.sky_lab.day.jobs import Kind, kinds
+from tests.sky_lab.day.jobs import Kind, PlannedJob, kinds
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJob:
-    """A job of the day. Times are seconds after its begin."""
-
-    name: str
-    kind: Kind
-    at_s: float
-    beats: int
-    #: On spot machines only, on demand only, or whatever is cheapest.
-    spot: bool | None
+K = TypeVar("K", Kind, Fault)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +35,13 @@ class DayPlan:
     faults: tuple[PlannedFault, ...]
 
 
-def plan_day(seed: int, jobs: int, span_s: float, wrong: int, longest_s: float) -> DayPlan:
+def plan_day(
+    seed: int, jobs: int, span_s: float, wrong: int, longest_s: float, *, only: Collection[str] = ()
+) -> DayPlan:
     """Jobs and what goes `wrong`, so many of each, evenly over a span, each kind as often as any other.
 
-    Jobs live up to `longest_s`; the first fault waits until machines can be there.
+    Jobs live up to `longest_s`; the first fault waits until machines can be there. If `only` names kinds of
+    jobs, there are no others; and likewise of faults.
     """
     draw = random.Random(seed)
     drawn_jobs = [
@@ -60,14 +52,19 @@ def plan_day(seed: int, jobs: int, span_s: float, wrong: int, longest_s: float) 
             draw.randrange(10, max(11, int(longest_s * 5))),
             draw.choice((True, False, None)),
         )
-        for number, kind in enumerate(_in_turns(kinds(), jobs, draw))
+        for number, kind in enumerate(_in_turns(_named(kinds(), only), jobs, draw))
     ]
     lead_s = min(40.0, span_s / 2)
     drawn_faults = [
         PlannedFault(fault, lead_s + (span_s - lead_s) * number / wrong, draw.uniform(*fault.away_s))
-        for number, fault in enumerate(_in_turns(faults(), wrong, draw))
+        for number, fault in enumerate(_in_turns(_named(faults(), only), wrong, draw))
     ]
     return DayPlan(seed, tuple(drawn_jobs), tuple(drawn_faults))
+
+
+def _named(all_of: Sequence[K], only: Collection[str]) -> Sequence[K]:
+    """Those whose names are among these; all, if none is."""
+    return [one for one in all_of if one.name in only] or all_of
 
 
 def _in_turns(all_of: Sequence[T], count: int, draw: random.Random) -> list[T]:

@@ -11,15 +11,14 @@ from pathlib import Path
 
 from starburst.clouds.sky.machines.naming import label
 from starburst.domain.job import Phase
-from starburst.runs.attempt_dir import log_path
 from starburst.runs.supervisor.exits import load_exit
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from tests.references import SHARED
-from tests.sky_lab.day.jobs import LOG_BYTES, ORPHAN, STOLEN
-from tests.sky_lab.day.plan import PlannedJob
+from tests.sky_lab.day.jobs import ORPHAN, STOLEN, PlannedJob
+from tests.sky_lab.day.outcomes import wrong_outcome
 from tests.sky_lab.deployment import Deployment
-from tests.sky_lab.ec2 import REGIONS, Instance, ec2, rented
+from tests.sky_lab.ec2 import REGIONS, Instance, ec2, most_at_once, rented, volumes_left
 from tests.sky_lab.lab import logs, tmp_dirs
 from tests.sky_lab.marks import Copy, twins
 
@@ -44,11 +43,8 @@ def wrong_jobs(at: Deployment, jobs: Mapping[str, PlannedJob], silenced: set[str
             yield f"{planned.name} is {row and row.phase}: {row and row.message}"
         else:
             told = wrong_copies(row.phase, row.attempt, planned, mine, silenced)
-            yield from (f"{planned.name}: {what}" for what in told)
-        if planned.kind.name == "logs" and row is not None:
-            size = log_path(at.home.cloud / "runs", job_id, row.attempt or 0).stat().st_size
-            if not LOG_BYTES < size < LOG_BYTES * 1.1:
-                yield f"{planned.name}: its log has {size} bytes"
+            outcome = wrong_outcome(at, planned, row, mine, silenced)
+            yield from (f"{planned.name}: {what}" for what in (*told, *outcome))
     yield from twins(copies)
     yield from _orphans(at, copies)
     yield from stolen(at.seen, {id_ for id_, planned in jobs.items() if planned.kind.spies})
@@ -166,12 +162,23 @@ def idle(at: Deployment) -> str:
     )
 
 
-def left_over(at: Deployment) -> Iterator[str]:
-    """What of ours is still in the account: machines, security groups, keys, disks."""
+def too_many(machines: Iterable[Instance], most: int) -> Iterator[str]:
+    """More machines at one time than the account may have, whosever they are."""
+    if (there := most_at_once(machines)) > most:
+        yield f"{there} machines were rented at one time, and {most} are allowed"
+
+
+def left_over(at: Deployment, not_ours: Iterable[str] = ()) -> Iterator[str]:
+    """What of ours is still in the account: machines, their disks, security groups, keys.
+
+    What has one of the names that are `not_ours` is a person's.
+    """
     yield from (f"{vm} is still rented" for vm in sorted(at.alive()))
-    part = at.naming.cluster("x").removesuffix("x")
+    yield from volumes_left(at.tag, rented(at.tag))
+    part, others = at.naming.cluster("x").removesuffix("x"), tuple(not_ours)
     for region in REGIONS:
         client = ec2(region)
         groups = [group["GroupName"] for group in client.describe_security_groups()["SecurityGroups"]]
         keys = [key["KeyName"] for key in client.describe_key_pairs()["KeyPairs"]]
-        yield from (f"{name} is left in {region}" for name in groups + keys if part in name)
+        ours = [name for name in groups + keys if part in name and not any(each in name for each in others)]
+        yield from (f"{name} is left in {region}" for name in ours)
