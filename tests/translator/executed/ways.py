@@ -142,7 +142,7 @@ def in_container(manifest: dict[str, Any], place: Place) -> Process | None:
     task.mkdir()
     (task / "env").write_text(box["env_file"])
     write_json(str(task / FILES), {"files": spec.get("files", [])})
-    write_files(str(task), closed=True)
+    write_files(str(task))
     known = {"@DIR@": str(task), "@GPUS@": "", "@CHECKPOINTS@": "/c", "@REPORT@": "/r"}
     arguments = create_arguments(str(task), Engine("docker", ("docker",)), box, known, secrets, parent="")
     return created(arguments, {**box["env"], **secrets}, place.image)
