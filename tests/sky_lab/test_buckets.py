@@ -24,6 +24,7 @@ from starburst.clouds.sky.access.ports import BUCKET, LaunchSpec
 from starburst.clouds.sky.access.sdk import load, task_of
 from starburst.clouds.sky.agent.containers import uploads
 from starburst.clouds.sky.agent.containers.confirm import confirm
+from starburst.clouds.sky.agent.task_account import why_not_written
 from starburst.clouds.sky.runs.storage import all_mounts, place
 from tests.debian import RCLONE, require
 from tests.kube.lab import skip
@@ -101,6 +102,7 @@ def test_a_checkpoint_is_confirmed_if_it_is_in_the_bucket_and_only_then(bucket: 
     where = there / "checkpoints" / "job"
     with uncached(bucket, there):
         where.mkdir(parents=True)
+        assert why_not_written(str(where), os.getuid()) == "", "as the agent tries before a job starts"
         body = os.urandom(SIZE)
         (where / "model").write_bytes(body)
         killed_while_it_writes(where / "half")

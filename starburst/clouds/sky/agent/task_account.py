@@ -98,8 +98,10 @@ def why_not_written(directory: str, uid: int) -> str:
             os.setgroups([])
             os.setresgid(uid, uid, uid)
             os.setresuid(uid, uid, uid)
-            with tempfile.TemporaryFile(dir=directory):
-                os._exit(0)
+            # Written and closed before it is removed: rclone uploads a file at its close, an empty one later.
+            with tempfile.NamedTemporaryFile(dir=directory) as file:
+                file.write(b"1")
+            os._exit(0)
         except OSError as error:
             os.write(said, str(error.strerror).encode())
         finally:
