@@ -130,7 +130,7 @@ PLANTED = {
         f"{_SKY}.machines.teardown:clear",
         "if await _nothing_left(machine, observer):",
         "if True:",
-        (2, 14, 0.125, ("sky-forgets", "tags-lost", "spot-taken", "ended-by-hand")),
+        (1, 14, 0.125, ("sky-forgets", "tags-lost", "spot-taken", "ended-by-hand")),
     ),
     "launch-under-way-forgotten": Planted(
         "an end does not wait for a launch that is under way",
@@ -179,7 +179,7 @@ PLANTED = {
         f"{_SKY}.runs.run_table:RunTable.save",
         "save_run(self._context.journal, entry)",
         "pass",
-        (1, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
+        (2, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
     ),
     "array-rest-forgotten": Planted(
         "an array whose first jobs are taken up has no others",
