@@ -194,7 +194,7 @@ def test_unknown_names_are_said_once_in_the_log(catalog: Path, monkeypatch: pyte
     monkeypatch.setattr(sky, "ZONES", ZoneNames(ask))
     with capture_logs() as told:
         for ask.error in (NONE, NONE, None, NONE):
-            sky._read_and_warn(SkyConfig(), AwsQuotas(lambda _region: {}))
+            sky._read_and_warn(SkyConfig(), [AwsQuotas(lambda _region: {})])
     assert [(line["event"], line["error"]) for line in told] == [("zone-names-unknown", str(NONE))]
 
 
