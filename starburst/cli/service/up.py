@@ -115,12 +115,12 @@ def _refuse_what_cannot_work(config: Config, home: Home) -> None:
     Raises:
         UserError: the failed checks, one per line.
     """
-    at_work = _at_work(home)
-    checks = look_at_sites(config, whole=False, brief=at_work)
+    rents = config.cloud.kind == "skypilot" and _at_work(home)
+    checks = look_at_sites(config, whole=False, brief=rents)
     for check in trust_checks(config):
         structlog.get_logger().warning("!", check=check.check, found=check.found, mend=check.mend)
     failed = [check for check in checks if check.status is CheckStatus.FAIL]
-    if not all(check.may_pass for check in failed) or (failed and not at_work):
+    if not all(check.may_pass for check in failed) or (failed and not (rents or _at_work(home))):
         raise UserError("\n".join(check.line for check in failed))
     for check in failed:
         structlog.get_logger().warning("waits", check=check.check, error=check.found)
