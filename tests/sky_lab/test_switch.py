@@ -125,7 +125,7 @@ def of_machine(id_: str) -> Callable[[InstanceReady], bool]:
 
 
 async def at_work(life: Life) -> dict[str, int]:
-    """Jobs run on the machines, each of which has its keeper; the first process of each."""
+    """Jobs run on the machines, and the keeper stands that is to be killed; the first process of each."""
     roots = {state: root_of(life.host(state)) for state in STATES}
     for state, root in roots.items():
         inside(root, PREPARE)
@@ -137,8 +137,7 @@ async def at_work(life: Life) -> dict[str, int]:
     inside(roots["no-agent"], OWN)
     for name in ("plain", "boxed", "rayless", "orphan"):
         await life.written(name, "began")
-    for root in roots.values():
-        await until_true(partial(has_keeper, root), 120.0)
+    await until_true(partial(has_keeper, roots["dead-ray"]), 400.0)  # it comes through SkyPilot's queue
     return roots
 
 
@@ -168,7 +167,7 @@ def abandon(vms: dict[str, str], roots: dict[str, int]) -> None:
     boot(vms["rebooted"])
     for state in ("dead-ray", "no-agent"):
         kill_in(roots[state], lambda word: "sky.skylet" in word)
-        kill_in(roots[state], is_keeper)
+    kill_in(roots["dead-ray"], is_keeper)
     kill_ray(roots["dead-ray"])
     kill_in(roots["no-agent"], is_agent)
 
