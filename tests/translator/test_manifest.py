@@ -253,13 +253,13 @@ def test_a_hint_may_be_a_label_or_an_annotation(
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("infra", "aws", OfferRules("aws")),
-        ("infra", "*/us-east-1", OfferRules("", "us-east-1")),
-        ("infra", "aws/us-east-1/us-east-1b", OfferRules("aws", "us-east-1", "us-east-1b")),
-        ("infra", "gcp, */us-east-1", OfferRules("gcp", elsewhere=(("", "us-east-1", ""),))),
-        ("use-spot", "true", OfferRules(spot=True)),
-        ("use-spot", "false", OfferRules(spot=False)),
-        ("max-hourly-cost", "3.50", OfferRules(ceiling=Money.of("3.50"))),
+        ("infra", "aws", OfferRules("aws", engine=True)),
+        ("infra", "*/us-east-1", OfferRules("", "us-east-1", engine=True)),
+        ("infra", "aws/us-east-1/us-east-1b", OfferRules("aws", "us-east-1", "us-east-1b", engine=True)),
+        ("infra", "gcp, */us-east-1", OfferRules("gcp", elsewhere=(("", "us-east-1", ""),), engine=True)),
+        ("use-spot", "true", OfferRules(spot=True, engine=True)),
+        ("use-spot", "false", OfferRules(spot=False, engine=True)),
+        ("max-hourly-cost", "3.50", OfferRules(ceiling=Money.of("3.50"), engine=True)),
         ("runtime", "host", ANY_OFFER),
     ],
 )

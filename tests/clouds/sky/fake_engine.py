@@ -10,6 +10,7 @@ from pathlib import Path
 #: (shell code of these verbs), `run` (of the container); `state`: how the container stands.
 SCRIPT = """#!/bin/sh
 here=$(dirname "$0")
+[ "$1" = --log-level=error ] && shift
 printf '%s|' "$@" >>"$here/said"; echo >>"$here/said"
 if [ "$1" = --version ]; then cat "$here/version"; exit; fi
 if [ -e "$here/dead" ]; then
