@@ -179,7 +179,7 @@ PLANTED = {
         f"{_SKY}.runs.run_table:RunTable.save",
         "save_run(self._context.journal, entry)",
         "pass",
-        (2, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
+        (11, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
     ),
     "array-rest-forgotten": Planted(
         "an array whose first jobs are taken up has no others",
