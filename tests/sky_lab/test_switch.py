@@ -163,8 +163,7 @@ def abandon(vms: dict[str, str], roots: dict[str, int]) -> None:
     vm = vms["works"]
     (group,) = ec2().describe_instances(InstanceIds=[vm])["Reservations"]
     ec2().delete_tags(Resources=[vm], Tags=[{"Key": tag["Key"]} for tag in group["Instances"][0]["Tags"]])
-    os.kill(roots["rebooted"], signal.SIGKILL)
-    boot(vms["rebooted"])
+    reboot(vms["rebooted"], roots["rebooted"])
     for state in ("dead-ray", "no-agent"):
         kill_in(roots[state], lambda word: "sky.skylet" in word)
     kill_in(roots["dead-ray"], is_keeper)
@@ -184,14 +183,17 @@ def is_agent(word: str) -> bool:
     return "starburst/agent-" in word and word.endswith(".pyz")
 
 
-def boot(vm: str) -> None:
-    """A connection boots a machine of the laboratory from its disk."""
+def reboot(vm: str, root: int) -> None:
+    """Its first process dies; once it is gone, a connection boots a machine of the laboratory from its disk."""
+    os.kill(root, signal.SIGKILL)
+    while Path("/proc", str(root)).exists():
+        time.sleep(0.1)
     (address,) = [row[7] for row in (line.split("\t") for line in lab("vms").splitlines()) if row[0] == vm]
     state = Path(os.environ["SKYLAB_HOME"], "state")
     proxy = [str(SCRIPT.with_name("vm-proxy")), str(state), address, "22"]
     nothing = subprocess.DEVNULL
     subprocess.run(proxy, stdin=nothing, stdout=nothing, timeout=60, check=False)
-    assert first_process(vm)
+    assert first_process(vm) != root
 
 
 async def all_end(vms: dict[str, str], until: dict[str, float]) -> None:
