@@ -12,7 +12,7 @@ SUITE = tests/store tests/bus tests/app tests/web
 
 SITE ?= dist/site
 
-.PHONY: help demo site man test volume pythons browser postgres ray gangs image kube sky soak day rounds memory storm takeover fuzz lint types check bench wheel release audit lock clean
+.PHONY: help demo site man test volume pythons browser postgres ray gangs image kube sky sky-longer soak day rounds memory storm takeover fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -57,7 +57,10 @@ kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with a cloud of its own)
 	$(BIN)/python tests/translator/skypilot/check_schema.py
 	$(BIN)/python -m pytest -m sky tests/clouds/sky/test_private_api.py
-	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid $(ARGS)
+	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid --ignore tests/sky_lab/longer $(ARGS)
+
+sky-longer: $(VENV)/.dev  ## on that cloud: machines that nobody looks after in each state, and a full disk; fifteen minutes
+	$(BIN)/python -m pytest -m sky tests/sky_lab/longer $(ARGS)
 
 fuzz: $(VENV)/.dev  ## manifests run as a kubelet would and by each way out; then bent ones, for five minutes of processor time; ARGS="--minutes 60" for longer
 	$(BIN)/python -m tests.translator.executed.test_executed

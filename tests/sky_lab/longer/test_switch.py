@@ -184,7 +184,7 @@ def is_agent(word: str) -> bool:
 
 
 def reboot(vm: str, root: int) -> None:
-    """Its first process dies; once it is gone, a connection boots a machine of the laboratory from its disk."""
+    """Its first process dies; once it is gone, a connection boots the machine from its disk."""
     os.kill(root, signal.SIGKILL)
     while Path("/proc", str(root)).exists():
         time.sleep(0.1)

@@ -1,0 +1,1 @@
+"""Tests in the laboratory that take too long for every run of CI: `make sky-longer`."""
