@@ -130,6 +130,15 @@ def test_a_call_that_gets_no_answer_is_given_up(
         run(contact.call("c", ACCESS, "exchange", {}))
 
 
+def test_a_program_has_the_umask_that_this_process_was_started_with() -> None:
+    before = os.umask(0o077)  # as `starburst up` sets it for its own files
+    try:
+        _, out, _ = run(within(20, communicate(["sh", "-c", "umask"], b""), "c"))
+    finally:
+        os.umask(before)
+    assert int(out, 8) == before
+
+
 def test_a_child_that_a_program_leaves_behind_holds_nobody_up() -> None:
     """As ssh's own master process of a shared connection, which may keep the output open for minutes."""
     leaves = ["bash", "-c", "cat; sleep 60 & echo $!; echo oh >&2; exit 3"]

@@ -14,6 +14,7 @@ import anyio
 from starburst.clouds.sky.access.answers import ANSWER_BYTES, WORDS_BYTES, AnswerError
 from starburst.clouds.sky.access.errors import in_time
 from starburst.clouds.sky.access.ports import LocalError
+from starburst.runs.inherited_limits import UMASK
 
 T = TypeVar("T")
 
@@ -36,7 +37,10 @@ async def communicate(argv: Sequence[str], data: bytes) -> tuple[int, bytes, byt
     ):
         given.write(data)
         given.seek(0)
-        process = await asyncio.create_subprocess_exec(*argv, stdin=given, stdout=said, stderr=words)
+        # ssh runs a person's ProxyCommand, which may expect files that it makes to be read by others.
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=given, stdout=said, stderr=words, umask=UMASK
+        )
         await _ended([process], {said: ANSWER_BYTES, words: WORDS_BYTES})
         return process.returncode or 0, _read(said), _read(words)
 
