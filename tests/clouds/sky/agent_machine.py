@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -41,6 +42,9 @@ class Machine:
         self.program("ip6tables-restore", "exit 0")
         self.program("iptables", "exit 0")
         self.program("ip6tables", "exit 0")
+        self.program("crontab", "exit 1")  # nor does this host's cron or systemd start a switch
+        if (sudo := shutil.which("sudo")) is not None:
+            self.program("sudo", f'case "$*" in "-n sh -c "*) exit 1;; esac\nexec {sudo} "$@"\n')
         self.path = f"{home / 'bin'}:{os.environ['PATH']}"
         self.dir = home / "starburst" / "runs" / name
 
