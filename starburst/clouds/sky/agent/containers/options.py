@@ -59,11 +59,11 @@ def limits(engine: Engine, box: ContainerSpec) -> list[str]:
     """The options for limits of a container's processes: as on a node with containerd, without core files.
 
     A container that adds IPC_LOCK may lock any memory, also as a user who is not root and has no capability.
-    Where limits cannot be raised, those that the engine has remain.
+    Where limits cannot be raised, those that the engine has remain; podman keeps them only if none is given.
     """
     options = ["--ulimit", "core=0:0"]
     if not engine.is_root or not root_raises_limits():
-        return options
+        return options if engine.name == "docker" else []
     locked = -1 if "IPC_LOCK" in box["options"] else MAX_LOCKED
     files = min(MAX_FILES, int(Path("/proc/sys/fs/nr_open").read_text()))
     return [*options, "--ulimit", f"nofile={files}:{files}", "--ulimit", f"memlock={locked}:{locked}"]
