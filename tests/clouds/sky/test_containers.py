@@ -147,11 +147,12 @@ def test_where_limits_cannot_be_raised_they_are_the_engines(monkeypatch: pytest.
     for can, engine, expected in (
         (True, by_root, 6),
         (True, Engine("podman", ("podman",)), 2),
-        (False, by_root, 2),
+        (False, by_root, 0),
+        (False, Engine("docker", ("docker",)), 2),
     ):
         monkeypatch.setattr(options_, "root_raises_limits", lambda can=can: can)
         assert len(limits(engine, box)) == expected
-    assert limits(by_root, box) == ["--ulimit", "core=0:0"]
+    assert limits(engine, box) == ["--ulimit", "core=0:0"]
 
 
 def test_a_container_that_may_lock_memory_locks_any_as_any_user(

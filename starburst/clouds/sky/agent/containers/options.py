@@ -62,7 +62,9 @@ def limits(engine: Engine, box: ContainerSpec) -> list[str]:
     Where limits cannot be raised, those that the engine has remain; podman keeps them only if none is given.
     """
     options = ["--ulimit", "core=0:0"]
-    if not engine.is_root or not root_raises_limits():
+    if not engine.is_root:
+        return options
+    if not root_raises_limits():
         return options if engine.name == "docker" else []
     locked = -1 if "IPC_LOCK" in box["options"] else MAX_LOCKED
     files = min(MAX_FILES, int(Path("/proc/sys/fs/nr_open").read_text()))
