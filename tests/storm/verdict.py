@@ -311,7 +311,9 @@ class Verdict:
             yield "cancelled, and no user wished for that"
         if asked.code and not storm.weather.on and len(failed) > asked.retries + 1:
             yield f"its command failed {len(failed)} times, with {asked.retries} retries"
-        first = min((mark.began_at for mark in marks if mark.began_at > self.put_back_at), default=None)
+        begins = [min(m.began_at for m in marks if m.attempt == n) for n in {mark.attempt for mark in marks}]
+        # A gang that began before its store was put back may have tasks that begin later.
+        first = min((at for at in begins if at > self.put_back_at), default=None)
         for other in filter(None, (asked.after_ok, asked.after_any)):
             if first is not None and first < storm.marks.over.get(other, first):
                 yield f"began before the end of {other}, which it comes after"
