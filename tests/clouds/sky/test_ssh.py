@@ -7,16 +7,18 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import uvloop
 
 from starburst.clouds.sky.access import ssh
 from starburst.clouds.sky.access.agent_archive import agent_archive, agent_path
-from starburst.clouds.sky.access.ports import Access, SkyError, SkyUnreachableError
-from starburst.clouds.sky.access.programs import communicate, within
+from starburst.clouds.sky.access.ports import Access, LocalError, SkyError, SkyUnreachableError
+from starburst.clouds.sky.access.programs import communicate, pipe, within
 from starburst.clouds.sky.access.ssh import SshTransport
 
 pytestmark = pytest.mark.processes
@@ -130,13 +132,24 @@ def test_a_call_that_gets_no_answer_is_given_up(
         run(contact.call("c", ACCESS, "exchange", {}))
 
 
-def test_a_program_has_the_umask_that_this_process_was_started_with() -> None:
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_program_has_the_umask_that_this_process_was_started_with(
+    loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    says, keeps = ["sh", "-c", "umask"], ["tee", str(tmp_path / "copy")]
     before = os.umask(0o077)  # as `starburst up` sets it for its own files
     try:
-        _, out, _ = run(within(20, communicate(["sh", "-c", "umask"], b""), "c"))
+        with closing(loop()) as runs:
+            _, out, _ = runs.run_until_complete(within(20, communicate(says, b""), "c"))
+            runs.run_until_complete(within(20, pipe(says, keeps), "c"))
     finally:
         os.umask(before)
-    assert int(out, 8) == before
+    assert int(out, 8) == int((tmp_path / "copy").read_text(), 8) == before
+
+
+def test_a_program_that_is_not_there_is_told_by_its_name() -> None:
+    with pytest.raises(LocalError, match=r"c: .*No such file or directory: 'no-such-program'"):
+        run(within(20, communicate(["no-such-program"], b""), "c"))
 
 
 def test_a_child_that_a_program_leaves_behind_holds_nobody_up() -> None:

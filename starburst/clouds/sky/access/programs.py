@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import shutil
 import tempfile
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +23,8 @@ T = TypeVar("T")
 #: Wall seconds: for a killed program to end; and between looks at the size of its output.
 END_S, LOOK_S = 5.0, 0.25
 
+_WITH_UMASK = f'umask {UMASK:03o} && exec "$@"'
+
 
 async def communicate(argv: Sequence[str], data: bytes) -> tuple[int, bytes, bytes]:
     """Run a program with `data` on stdin; its exit code, stdout and stderr.
@@ -37,10 +41,7 @@ async def communicate(argv: Sequence[str], data: bytes) -> tuple[int, bytes, byt
     ):
         given.write(data)
         given.seek(0)
-        # ssh runs a person's ProxyCommand, which may expect files that it makes to be read by others.
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=given, stdout=said, stderr=words, umask=UMASK
-        )
+        process = await _start(argv, stdin=given, stdout=said, stderr=words)
         await _ended([process], {said: ANSWER_BYTES, words: WORDS_BYTES})
         return process.returncode or 0, _read(said), _read(words)
 
@@ -61,10 +62,7 @@ async def pipe(
                 (source, asyncio.subprocess.DEVNULL, write_end, first_words, fds),
                 (sink, read_end, asyncio.subprocess.DEVNULL, second_words, ()),
             ):
-                made = await asyncio.create_subprocess_exec(
-                    *argv, stdin=stdin, stdout=stdout, stderr=words, pass_fds=passed
-                )
-                started.append(made)
+                started.append(await _start(argv, stdin=stdin, stdout=stdout, stderr=words, pass_fds=passed))
         except BaseException:
             for process in started:
                 await _end(process)
@@ -88,6 +86,17 @@ async def within(limit_s: float, call: Coroutine[Any, Any, T], what: str) -> T:
         return await in_time(limit_s, call, f"{what}:")
     except OSError as error:
         raise LocalError(f"{what}: {error}") from error
+
+
+async def _start(argv: Sequence[str], **files: Any) -> asyncio.subprocess.Process:
+    """Start a program with the umask from before `up`.
+
+    ssh runs a person's ProxyCommand, which may expect files that it makes to be read by others. A shell sets the
+    umask: not every event loop has it as an option (uvloop has not).
+    """
+    if shutil.which(argv[0]) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
+    return await asyncio.create_subprocess_exec("sh", "-c", _WITH_UMASK, "sh", *argv, **files)
 
 
 async def _ended(processes: Sequence[asyncio.subprocess.Process], most: Mapping[IO[bytes], int]) -> None:
