@@ -91,8 +91,8 @@ async def within(limit_s: float, call: Coroutine[Any, Any, T], what: str) -> T:
 async def _start(argv: Sequence[str], **files: Any) -> asyncio.subprocess.Process:
     """Start a program with the umask from before `up`.
 
-    ssh runs a person's ProxyCommand, which may expect files that it makes to be read by others. A shell sets the
-    umask: not every event loop has it as an option (uvloop has not).
+    ssh runs a person's ProxyCommand, which may expect files that it makes to be read by others. A shell
+    sets the umask: not every event loop has it as an option (uvloop has not).
     """
     if shutil.which(argv[0]) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0])
