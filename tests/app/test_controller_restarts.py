@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 from starburst.app.daemon import controller as controller_module
 from starburst.app.daemon.controller import Surroundings
 from starburst.app.daemon.performer import TRIES
-from starburst.core.model.events import RunEnd, RunEnded
+from starburst.core.model.events import RunEnd, RunEnded, RunStalled
 from starburst.core.views.validate import InvariantError
+from starburst.domain.job import Site
 from starburst.store.listings.row_types import SUBMITTED
 from tests.app.life import WORK_S, a_world, living
 from tests.app.virtual import run
@@ -75,6 +76,21 @@ def test_a_start_of_a_run_that_is_over_by_now_is_not_made_up_for(path: Path):
             await again.until(a="succeeded")
             assert again.cluster.calls == ["start a/2"]
             assert again.users.pending_actions() == []
+
+    run(main())
+
+
+def test_the_end_of_a_run_from_before_a_restore_is_not_that_of_its_namesake_at_the_other_site(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world) as life:
+            life.submit(job("a", cloud="never"))
+            await life.until(a="running")
+            for late in (RunStalled("a", 1, "its disk is full"), RunEnded("a", 1, RunEnd.LOST)):
+                life.controller._heard(Site.CLOUD, late)
+            await life.until(a="succeeded")
+            assert life.cluster.calls == ["start a/1"]
+            assert not {"lost", "stalled"} & {*life.kinds("a")}
 
     run(main())
 

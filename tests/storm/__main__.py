@@ -13,6 +13,7 @@ from functools import partial
 
 from sim.errors import SimulationError
 from sim.on_ray import check_address
+from tests.storm.apart import run_apart
 from tests.storm.planted import PLANTED, hunt
 from tests.storm.promises import held
 from tests.storm.run import Ask, Told, run
@@ -61,7 +62,7 @@ def _run(args: argparse.Namespace) -> bool:
     seeds = 0
     asks = list(_asks(args))
     tell = _progress(len(asks))
-    for told in spread(run, asks, on=args.on, processes=args.processes):
+    for told in spread(run if args.on else run_apart, asks, on=args.on, processes=args.processes):
         seeds += 1
         tell(len(bad))
         counts += told.counts

@@ -137,7 +137,7 @@ PLANTED = {
         f"{_SKY}.lifecycle:live",
         "while starting is not None and not starting.done():",
         "while False:",
-        (43, 30, 0.1, ("regretted", "sky-slow")),
+        (10, 30, 0.1, ("regretted", "sky-slow")),
     ),
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
@@ -214,7 +214,7 @@ PLANTED = {
         f"{_KUBE}.runs.run_object:RunObject.end",
         "        if self.active:\n            return None\n",
         "",
-        (13, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
+        (10, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
     ),
     "started-when-created": Planted(
         "a run on the cluster counts as started without a pod",
@@ -276,7 +276,7 @@ PLANTED = {
         "starburst.core.scheduler:_synced",
         "(job_id, attempt) not in event.known",
         "False",
-        (1, 14, 0.125, ("deleted-while-down", "killed")),
+        (12, 14, 0.125, ("deleted-while-down", "killed")),
     ),
     "wait-never-ends": Planted(
         "a wait that is over is not noticed",
@@ -290,7 +290,7 @@ PLANTED = {
         "starburst.core.steps.starvation:note_start",
         "before.count + 1",
         "before.count",
-        (900, 40, 0.25, ()),
+        (931, 40, 0.25, ()),
     ),
     "epoch-not-checked": Planted(
         "who has lost the lead writes on",

@@ -211,13 +211,11 @@ def run(ask: Ask) -> Told:
 
 
 def _run(ask: Ask) -> Told:
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    root, began = Path(mkdtemp(prefix="storm-", dir=memory)), time.process_time()
-    often = gc.get_threshold()
+    root, often = new_root(), gc.get_threshold()
     gc.set_threshold(200_000, 50, 1000)  # a tenth of the time goes there otherwise
     try:
         with sandbox(ask.seed) as (loop, clock):
-            return _told(Storm(ask, loop, clock, root), began)
+            return told_of(ask, loop, clock, root)
     finally:
         gc.set_threshold(*often)
         shutil.rmtree(root, ignore_errors=True)
@@ -233,6 +231,14 @@ def _set_aside() -> None:
     gc.freeze()
 
 
-def _told(storm: Storm, began: float) -> Told:
-    storm.loop.run_until_complete(storm.run())
+def new_root() -> Path:
+    """A directory for the files of a run, in memory where that can be."""
+    return Path(mkdtemp(prefix="storm-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+
+
+def told_of(ask: Ask, loop: StormLoop, clock: Clock, root: Path) -> Told:
+    """Run a seed within its `sandbox`."""
+    began = time.process_time()
+    storm = Storm(ask, loop, clock, root)
+    loop.run_until_complete(storm.run())
     return storm.told(time.process_time() - began)

@@ -30,14 +30,14 @@ from tests.storm.model.http import api_of_process, inline
 START = 1_767_571_200.0
 #: Looks that in hours of virtual time mostly find nothing are this far apart instead; wall seconds.
 LOOKS = {
-    "starburst.app.daemon.controller.POLL_S": 60.0,
+    "starburst.app.daemon.controller.POLL_S": 120.0,
     "starburst.app.daemon.controller.REAP_S": 360.0,
     "starburst.app.daemon.controller.PRUNE_S": 4 * 3600.0,
     "starburst.app.daemon.cron_ticker.LOOK_S": 1800.0,
     "starburst.app.daemon.retention.ROUND_S": 4 * 3600.0,
     "starburst.app.daemon.performer.LATER_S": 10.0,
     "starburst.clusters.kubernetes.cluster.LOOK_FOR_KINDS_S": 1200.0,
-    "starburst.clusters.kubernetes.runs.sweeper.SWEEP_S": 180.0,
+    "starburst.clusters.kubernetes.runs.sweeper.SWEEP_S": 360.0,
     "starburst.clusters.kubernetes.adoption.offload_rights.ROUND_S": 600.0,
     "starburst.kube.reflector.WATCH_S": (1800, 3600),
     "starburst.kube.api.SILENCE_S": 4000.0,
@@ -138,8 +138,8 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         "anyio.to_thread.run_sync": inline,
         "starburst.clouds.sky.attendance.PAUSES_S": {
             Activity.CHANGING: 5.0,
-            Activity.STEADY: 60.0,
-            Activity.NONE: 120.0,
+            Activity.STEADY: 90.0,
+            Activity.NONE: 240.0,
         },
         # It asks the server in a loop of its own, in a thread of the API.
         "starburst.app.jobs.submitting._taken_by_the_server": lambda _config, _answer, found: found,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +12,7 @@ from collections import Counter
 import pytest
 
 from tests.sim.ray_cluster import two_nodes
-from tests.storm import shrink
+from tests.storm import apart, shrink
 from tests.storm.planted import PLANTED
 from tests.storm.planting import hunted
 from tests.storm.run import Ask, Told, run
@@ -36,6 +37,18 @@ def test_a_seed_is_one_run_byte_for_byte_in_any_process() -> None:
         check=True,
     )
     assert elsewhere.stdout.strip() == here.digest
+
+
+def test_a_seed_in_a_process_of_its_own_is_the_same_run() -> None:
+    here, there = run(SMALL), apart.run_apart(SMALL)
+    assert (there.digest, there.wrong, there.checked) == (here.digest, here.wrong, here.checked)
+    assert there.virtual_s == here.virtual_s
+
+
+def test_a_seed_whose_process_breaks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "told_of", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(RuntimeError, match="seed 2: its process ended with status -9"):
+        apart.run_apart(SMALL)
 
 
 def test_nothing_of_a_run_stays_in_memory() -> None:

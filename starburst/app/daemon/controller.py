@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isinf
 from typing import Any, TypeVar
 
@@ -23,6 +24,9 @@ from starburst.core.model.events import (
     Event,
     NodesChanged,
     Progress,
+    RunEnded,
+    RunStalled,
+    RunStarted,
     SiteSynced,
     Tick,
 )
@@ -198,7 +202,7 @@ class Controller:
         """Watch a site after its pending actions are done: a run that it does not report then is lost."""
         if owed:
             await asyncio.wait(owed)
-        await self._patience.go_on(f"watch {name.value}", lambda: site.watch(self._report))
+        await self._patience.go_on(f"watch {name.value}", lambda: site.watch(partial(self._heard, name)))
 
     async def _forget_daily(self) -> None:
         while True:
@@ -215,6 +219,19 @@ class Controller:
             await self._around.prune(jobs, machines)
         except OSError as error:
             log.warning("prune-failed", error=str(error))
+
+    def _heard(self, site: Site, event: Event) -> None:
+        """Report what a site says, unless that attempt of the job is at the other site.
+
+        A store that was put back gives numbers out again, and a run from before that ends later has the
+        number of another.
+        """
+        if isinstance(event, RunStarted | RunStalled | RunEnded | Progress):
+            record = self.scheduler.state.current(event.job_id, event.attempt)
+            if record is not None and record.site is not site:
+                log.warning("other-site", site=site.value, stale=type(event).__name__, subject=event.job_id)
+                return
+        self._report(event)
 
     def _report(self, event: Event) -> None:
         key: Hashable = event
