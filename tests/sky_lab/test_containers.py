@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import time
 from pathlib import Path
@@ -57,11 +58,27 @@ cat /etc/c/d/a.yaml; /bin/busybox stat -c %a /etc/c/d/a.yaml
 /bin/busybox df -k /dev/shm | awk 'END { print $2 }'
 echo over
 """
+#: A second registry with the same images that asks for a login, as private ones do.
+PRIVATE = """
+python3 -c 'from crypt import *; print("ada:" + crypt("pass word", mksalt(METHOD_BLOWFISH)))' >/tmp/htpasswd
+sed 's/5000/5001/' /etc/skylab/registry.yml >/tmp/private.yml
+echo 'auth: {htpasswd: {realm: private, path: /tmp/htpasswd}}' >>/tmp/private.yml
+setsid docker-registry serve /tmp/private.yml >/var/log/private.log 2>&1 </dev/null &
+"""
+PRIVATE_IMAGE = "localhost:5001/local/busybox:1"
 SECRET_VOLUME = [{"name": "s", "secret": {"secretName": "hub"}}]
 SECRET_MOUNT = [{"name": "s", "mountPath": "/etc/s"}]
 #: What the cluster has for it.
 DATA = {
     Reference("Secret", "default", "hub"): {"token": "hf_abc\n"},
+    Reference("Secret", "default", "pull"): {
+        ".dockerconfigjson": json.dumps(
+            {"auths": {"localhost:5001": {"username": "ada", "password": "pass word"}}}
+        )
+    },
+    Reference("Secret", "default", "stale"): {
+        ".dockerconfigjson": json.dumps({"auths": {"localhost:5001": {"username": "ada", "password": "old"}}})
+    },
     Reference("ConfigMap", "default", "settings"): {"a": "lr: 1\n", "b": "not asked for"},
 }
 #: Shows its rights, its limits and its files.
@@ -120,8 +137,10 @@ async def story(home: Path, controller: str) -> None:
         host = life.host("i-1")
         root = root_of(host)
         inside(root, METADATA)
+        inside(root, PRIVATE)
         await life.cloud.start(boxed("refused", "i-1", "true", image="localhost:5000/no/such:1"))
         await what_runs(life)
+        await private(life, root)
         await files(life)
         await ends(life)
         await rights(life)
@@ -167,6 +186,22 @@ async def files(life: Life) -> None:
     await life.cloud.start(boxed("reads", "i-1", READS, pod=pod, own=own))
     assert (await life.heard(RunEnded, of("reads"))).exit_code == 0
     assert await life.written("reads", "over") == "hf_abc\n400\nlr: 1\n644\n8192\nover\n"
+
+
+async def private(life: Life, root: int) -> None:
+    """An image of a registry with a login is pulled by one of the Secrets that the job names, and no word of
+    the login stays on the machine.
+    """
+    both = {"imagePullSecrets": [{"name": "stale"}, {"name": "pull"}]}
+    await life.cloud.start(boxed("unknown", "i-1", "true", image=PRIVATE_IMAGE))
+    await life.cloud.start(boxed("known", "i-1", "echo pulled", image=PRIVATE_IMAGE, pod=both))
+    assert (await life.heard(RunEnded, of("known"))).exit_code == 0
+    assert await life.written("known", "pulled") == "pulled\n"
+    refused = await life.heard(RunEnded, of("unknown"))
+    assert refused.end is RunEnd.REFUSED, refused
+    assert "no basic auth credentials" in refused.message
+    words = "-e 'pass word' -e $(printf 'ada:pass word' | base64)"
+    inside(root, f"! grep -rls {words} /home /root /starburst /tmp")
 
 
 async def ends(life: Life) -> None:

@@ -39,7 +39,7 @@ PLANTED = {
         "starburst.core.state:State.current",
         "record.attempt != attempt or ",
         "",
-        (4, 14, 0.125, ("pod-evicted", "spot-taken", "report-doubled")),
+        (14, 14, 0.125, ("pod-evicted", "spot-taken", "report-doubled")),
     ),
     "no-grace-after-a-cut": Planted(
         "a machine that does not answer is ended at once",
@@ -66,7 +66,7 @@ PLANTED = {
         "starburst.app.daemon.reaper:Reaper._renew",
         "self._cloud.renew(ids)",
         "self._cloud.renew([])",
-        (8, 14, 0.125, ()),
+        (1, 14, 0.125, ()),
     ),
     "reaper-ends-what-is-claimed": Planted(
         "the reaper ends machines that are in use",
@@ -137,7 +137,7 @@ PLANTED = {
         f"{_SKY}.lifecycle:live",
         "while starting is not None and not starting.done():",
         "while False:",
-        (10, 30, 0.1, ("regretted", "sky-slow")),
+        (46, 30, 0.1, ("regretted", "sky-slow")),
     ),
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
@@ -290,7 +290,7 @@ PLANTED = {
         "starburst.core.steps.starvation:note_start",
         "before.count + 1",
         "before.count",
-        (931, 40, 0.25, ()),
+        (920, 40, 0.25, ()),
     ),
     "epoch-not-checked": Planted(
         "who has lost the lead writes on",

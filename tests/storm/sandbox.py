@@ -138,7 +138,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         "anyio.to_thread.run_sync": inline,
         "starburst.clouds.sky.attendance.PAUSES_S": {
             Activity.CHANGING: 5.0,
-            Activity.STEADY: 90.0,
+            Activity.STEADY: 60.0,
             Activity.NONE: 240.0,
         },
         # It asks the server in a loop of its own, in a thread of the API.

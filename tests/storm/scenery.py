@@ -42,7 +42,7 @@ def drawn_config(seed: int) -> Config:
         {
             "policy": policy,
             "cluster": {"kind": "kubernetes", "namespace": "team", "lease": False, "bind_limit": "2m"},
-            "cloud": {"kind": "skypilot", "spot": "also", "lease": "15m", "launch_limit": "20m"},
+            "cloud": {"kind": "skypilot", "spot": "also", "lease": "20m", "launch_limit": "20m"},
             "home": {"keep": "6h"},
             "queues": [{"name": name} for name in ("research", "vision", "batch")],
             "caps": caps,
