@@ -56,7 +56,7 @@ def test_what_ended_meanwhile_is_heard_of(path: Path):
 
 
 def test_a_start_of_a_run_that_is_over_by_now_is_not_made_up_for(path: Path):
-    """A store that was put back may have an older run of that number end at the other site."""
+    """A call that failed may have started it."""
 
     def no_route(what: str) -> None:
         if what.startswith("before start a/1"):

@@ -83,6 +83,23 @@ def test_a_job_reads_its_files_where_it_mounts_them_and_nobody_else_does(machine
     assert not (machine.dir / "volumes").exists()
 
 
+def test_what_is_mounted_below_a_directory_of_the_machines_run_is_there_for_the_job_alone(
+    machine: Machine,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="starburst-test-", dir="/run") as units:
+        os.chmod(units, 0o755)
+        Path(units, "theirs").write_text("theirs\n")
+        place = f"{units}/deep/app.service"
+        script = f"cat {units}/theirs {place}; until [ -e /tmp/end ]; do sleep 0.05; done"
+        task = {**spec("sh", "-c", script), "mounts": [mount(place, 1, "app.yaml")], "files": FILES}
+        machine.exchange(lease_s=100, specs={NAME: task}, starts=[NAME])
+        machine.until_it_says("lr: 1")
+        assert os.listdir(units) == ["theirs"]
+        (machine.dir / "tmp" / "end").touch()
+        machine.wait()
+        assert text(machine.exchange()) == "theirs\nlr: 1\n"
+
+
 @pytest.mark.parametrize("place", ["/", "//proc/1", "/dev"])
 def test_a_place_where_nothing_can_be_mounted_is_refused(machine: Machine, place: str) -> None:
     task = {**spec("true"), "mounts": [mount(place, 0)], "files": FILES}

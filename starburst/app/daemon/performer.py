@@ -101,8 +101,7 @@ class Performer:
         """The report; the end of a run whose start was given up becomes NOT_STARTED, and the end of such a
         launch is given the error as its message.
 
-        A run that has ended is not started any more. After a store was put back this can be one of the same
-        number at the other site (`_end_later_runs`).
+        A run that has ended is not started any more: a call that failed may have started it.
         """
         match event:
             case RunEnded(job_id, attempt, end):

@@ -40,6 +40,8 @@ class Booting:
     leased_at: dict[str, float] = field(default_factory=dict)
     #: Ids of those that end when they shut themselves down, as far as their cloud takes that order.
     told: set[str] = field(default_factory=set)
+    #: Names under which the transport knows keys of their hosts.
+    met: set[str] = field(default_factory=set)
 
 
 class BootContact:
@@ -68,8 +70,8 @@ class BootContact:
                 await asyncio.sleep(LOOK_S)
         finally:
             self._prefetch.forget(machine.id)
-            for number in machine.nodes:
-                self._context.transport.forget(_name(machine, number))
+            for name in booting.met:
+                self._context.transport.forget(name)
 
     async def _look(self, machine: RentedMachine, booting: Booting) -> None:
         """Do what is due; it needs all instances of the machine.
@@ -87,12 +89,13 @@ class BootContact:
         if booting.login is None:
             return
         places = [replace(booting.login, host=host) for host in booting.hosts]
-        for number, access in enumerate(places):
-            await self._lease(machine, number, access, booting)
+        booting.met |= {_name(machine, access) for access in places}
+        for access in places:
+            await self._lease(machine, access, booting)
         if images := await self._prefetch.expected(machine.id):
             asked: PullRequest = {"images": images}
-            for number, access in enumerate(places):
-                await self._context.transport.call(_name(machine, number), access, "pull", asked)
+            for access in places:
+                await self._context.transport.call(_name(machine, access), access, "pull", asked)
             self._prefetch.told(machine.id)
             log.info("images-prefetched", instance=machine.id, images=[one["image"] for one in images])
 
@@ -101,24 +104,24 @@ class BootContact:
         seen = await self._observer.booting(machine)
         for one in () if machine.entry.spot else seen:
             if one.at.instance not in booting.told:
-                booting.told.add(one.at.instance)
                 await self._observer.terminate_on_shutdown(machine, one.at)
+                booting.told.add(one.at.instance)
         hosts = sorted(one.address for one in seen if one.address)
         return hosts if len(hosts) == machine.entry.nodes else []
 
-    async def _lease(self, machine: RentedMachine, number: int, access: Access, booting: Booting) -> None:
+    async def _lease(self, machine: RentedMachine, access: Access, booting: Booting) -> None:
         """Renew the lease of an instance, if that is due, and arm its switch."""
         now, context = self._context.clock.wall(), self._context
         leased_at = booting.leased_at.get(access.host)
         if leased_at is not None and now - leased_at < context.settings.lease_s / RENEWALS:
             return
-        answer = await context.transport.call(_name(machine, number), access, "exchange", machine.hello())
+        answer = await context.transport.call(_name(machine, access), access, "exchange", machine.hello())
         if parse_exchange(answer).armed:
             booting.leased_at[access.host] = now
         if leased_at is None:
             log.info("met-while-booting", instance=machine.id, host=access.host)
 
 
-def _name(machine: RentedMachine, number: int) -> str:
-    """The name of an instance for the transport: it may be replaced before SkyPilot settles on it."""
-    return f"{machine.cluster}-boot{number}"
+def _name(machine: RentedMachine, access: Access) -> str:
+    """The name of an instance for the transport: one that comes in its place has another address and key."""
+    return f"{machine.cluster}-boot-{access.host}"

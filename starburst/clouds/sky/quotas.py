@@ -23,8 +23,10 @@ from starburst.domain.cloud import Offer
 
 log = structlog.get_logger()
 
-#: Wall seconds for AWS to accept a connection and to answer, and how often one call is tried.
+#: Wall seconds for a cloud to accept a connection and to answer, and how often one call is tried.
 CONNECT_S, READ_S, TRIES = 3, 10, 2
+#: Of Google's rights those to read what there is of Compute Engine.
+READ_SCOPE = "https://www.googleapis.com/auth/compute.readonly"
 #: Regions that are asked at a time.
 AT_A_TIME = 8
 
@@ -52,8 +54,14 @@ class RegionalQuotas(ABC):
     def _refresh(self, regions: list[str]) -> None:
         if not regions:
             return
+        troubles: list[str] = []
         with ThreadPoolExecutor(AT_A_TIME, "quotas") as pool:
-            troubles = sorted(filter(None, pool.map(self._learn, regions)))
+            for first in range(0, len(regions), AT_A_TIME):
+                some = regions[first : first + AT_A_TIME]
+                failed = sorted(filter(None, pool.map(self._learn, some)))
+                troubles += failed
+                if len(failed) == len(some):  # the cloud is out of reach
+                    break
         if troubles and troubles[0] != self._told:
             log.warning("quotas-unknown", cloud=self._cloud, regions=len(troubles), error=troubles[0])
         self._told = troubles[0] if troubles else ""
@@ -102,14 +110,21 @@ class AwsQuotas(RegionalQuotas):
 
 
 class GcpQuotas(RegionalQuotas):
-    """GPUs by type. Spot machines count against a quota of their own, or the plain one if they have none."""
+    """GPUs by type. Spot machines count against a quota of their own, or the plain one if they have none.
+
+    For on-demand machines of A3 and later families the quota is one per GPU family, which is not among those
+    of a region (https://cloud.google.com/compute/resource-usage#gpu_quota).
+    """
 
     def __init__(self, ask: Callable[[str], RegionQuotas] | None = None) -> None:
         super().__init__("gcp", ask or ask_gcp)
 
     def _lack(self, offer: Offer, quotas: RegionQuotas) -> str:
-        plain = f"NVIDIA_{offer.resources.gpu_type.replace('-', '_')}_GPUS"
-        codes = [f"PREEMPTIBLE_{plain}", plain] if offer.spot else [plain]
+        instance = OfferName.parse(offer.name).instance_type
+        kind = "H100_MEGA" if instance.startswith("a3-mega") else offer.resources.gpu_type.replace("-", "_")
+        codes = [f"PREEMPTIBLE_NVIDIA_{kind}_GPUS"] if offer.spot else []
+        if not instance.startswith(("a3-", "a4-", "a4x-")):
+            codes.append(f"NVIDIA_{kind}_GPUS")
         known = [code for code in codes if code in quotas]
         gpus = offer.resources.gpus
         if not gpus or not known or max(quotas[code] for code in known) >= gpus:
@@ -172,8 +187,23 @@ def ask_gcp(region: str) -> RegionQuotas:
     from sky import clouds  # noqa: PLC0415 - an extra, and slow to import
     from sky.adaptors import gcp  # noqa: PLC0415
 
-    project = clouds.GCP.get_project_id()
-    return gcp_quotas(gcp.build("compute", "v1", cache_discovery=False), str(project), region)
+    project, http = clouds.GCP.get_project_id(), timed_http()
+    compute = gcp.build("compute", "v1", cache_discovery=False, http=http)
+    return gcp_quotas(compute, str(project), region)
+
+
+def timed_http() -> Any:
+    """An HTTP client with the default credentials of Google; the library's own waits a minute for an answer.
+
+    Raises:
+        google.auth.exceptions.DefaultCredentialsError: there are no credentials.
+    """
+    import google.auth  # noqa: PLC0415 - come with SkyPilot's extra for GCP
+    import google_auth_httplib2  # noqa: PLC0415
+    import httplib2  # noqa: PLC0415
+
+    credentials, _ = google.auth.default(scopes=[READ_SCOPE])
+    return google_auth_httplib2.AuthorizedHttp(credentials, http=httplib2.Http(timeout=READ_S))
 
 
 def gcp_quotas(compute: Any, project: str, region: str) -> RegionQuotas:

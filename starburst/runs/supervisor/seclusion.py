@@ -138,8 +138,11 @@ def _make_mount_point(plan: dict[str, Any], place: str, is_directory: bool) -> N
     above = os.path.dirname(place)
     while not os.path.isdir(above):
         above = os.path.dirname(above)
-    own = [*plan["hide"], *(path for path, _ in (*plan["private"], *plan.get("without", ())))]
-    is_ours = _is_within(os.path.realpath(above), own)
+    real = os.path.realpath(above)
+    emptied = [path for path, _ in plan.get("without", ())]  # what was there before is mounted in it again
+    is_ours = _is_within(real, [*plan["hide"], *(path for path, _ in plan["private"])]) or any(
+        _is_within(real, [path]) and os.stat(real).st_dev == os.stat(path).st_dev for path in emptied
+    )
     if above != "/" and not os.stat(above).st_mode & stat.S_IWOTH and not is_ours:
         layers = os.path.join(plan["hide"][0], f".{place.replace('/', '-')}")
         upper, work = os.path.join(layers, "upper"), os.path.join(layers, "work")

@@ -81,6 +81,8 @@ class FakeSky:
     clusters_known: dict[str, LaunchSpec] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
+    #: The machine whose key is known for a name; another one is not talked to under that name.
+    keys: dict[str, str] = field(default_factory=dict)
     _ids: itertools.count[int] = field(default_factory=itertools.count)
 
     def alive(self, cluster: str | None = None) -> list[Vm]:
@@ -201,11 +203,16 @@ class FakeSky:
     # --- the machines ------------------------------------------------------------------------------------
 
     def vm(self, cluster: str) -> Vm:
-        cluster, _, node = cluster.replace("-boot", "-node").partition("-node")
+        cluster, _, address = cluster.partition("-boot-")
+        cluster, _, node = cluster.partition("-node")
         now = wall()
         for vm in self.alive(cluster):
             vm.settle(now)
-        vms = [vm for vm in self.alive(cluster) if vm.node == int(node or 0)]
+        vms = [
+            vm
+            for vm in self.alive(cluster)
+            if (vm.address == address if address else vm.node == int(node or 0))
+        ]
         if not vms or not vms[0].plugged or vms[0].stopped_at is not None:
             raise SkyUnreachableError(f"{cluster}: timed out")
         return vms[0]

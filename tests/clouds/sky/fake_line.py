@@ -161,6 +161,8 @@ class Line:
         await asyncio.sleep(CALL_S)
         try:
             vm = self.sky.vm(cluster)
+            if self.sky.keys.setdefault(cluster, vm.id) != vm.id:
+                raise SkyError(f"{cluster}: Host key verification failed")
             if vm.agent_fails:
                 raise SkyError(f"{cluster}: the agent failed: {vm.agent_fails}")
             answer = self.sky.guest(vm, verb, payload)
@@ -177,7 +179,7 @@ class Line:
         shutil.copytree(local, target)
 
     def forget(self, cluster: str) -> None:
-        """No keys here."""
+        self.sky.keys.pop(cluster, None)
 
     async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
         await self.hook("before fetch")

@@ -79,8 +79,9 @@ class Vm:
     #: Seconds after its lease at which it shuts itself down, once its switch is set; whether it then ends.
     switch_s: float | None = None
     ends_when_shut_down: bool = False
-    #: Which node of its cluster it is.
+    #: Which node of its cluster it is, and how often that was replaced.
     node: int = 0
+    replaced: int = 0
     tasks: dict[str, Task] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
     #: Images with the seconds of their pull, and the logins that came with them.
@@ -90,6 +91,10 @@ class Vm:
     #: Why it does not keep jobs apart.
     together: str = ""
     logins: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"10.0.{self.replaced}.{self.node + 1}"
 
     def settle(self, now: float) -> None:
         """Ends due, then GPUs to who waits."""
@@ -143,4 +148,4 @@ def observation(vm: Vm) -> Observation:
         return Observation(at, Presence.ENDED, vm.made_at, vm.ended_at)
     if vm.stopped_at is not None:
         return Observation(at, Presence.STOPPED, vm.made_at, vm.stopped_at)
-    return Observation(at, Presence.RUNNING, vm.made_at, address=f"10.0.0.{vm.node + 1}")
+    return Observation(at, Presence.RUNNING, vm.made_at, address=vm.address)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.boot_contact import LOOK_S, RENEWALS
 from starburst.core.model.events import InstanceReady
+from starburst.domain.cloud import Offer
 from tests.app.virtual import run, wall
 from tests.clouds.sky import fake
 from tests.clouds.sky.fake import BOOT_S, FakeSky
@@ -67,6 +70,26 @@ def test_its_lease_is_renewed_however_long_it_takes(tmp_path: Path, monkeypatch:
             assert sky.calls["ssh"] - asked[1] <= 15
 
     run(main())
+
+
+@pytest.mark.parametrize("offer", [OFFER, OFFER.times(2)], ids=["one", "of two"])
+def test_what_comes_in_the_place_of_an_instance_has_its_switch_once_a_lease_is_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offer: Offer
+) -> None:
+    monkeypatch.setattr(fake, "BOOT_S", 3000.0)
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.cloud.launch("i-1", offer)
+        await asyncio.sleep(60.0)
+        first = sky.vms[0]
+        assert first.switch_s is not None
+        first.ended_at = wall()
+        sky.vms.append(replace(first, id="i-99", ended_at=None, made_at=wall(), replaced=1, switch_s=None))
+        await asyncio.sleep(900.0 / RENEWALS + 2 * LOOK_S)
+        assert not life.of(InstanceReady)
+        assert sky.vms[-1].switch_s is not None
+
+    play(tmp_path, story)
 
 
 def test_where_a_cloud_cannot_be_searched_the_switch_comes_with_the_login(tmp_path: Path) -> None:

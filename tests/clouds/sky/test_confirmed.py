@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -282,10 +283,22 @@ def test_a_bucket_that_is_not_mounted_any_more_is_told(
     assert mounted.confirm() == {"left": "the bucket is not mounted any more", "busy": False}
 
 
+def test_files_are_looked_at_several_at_a_time() -> None:
+    """A bucket may be a continent away: one after the other, many files would take longer than a look may."""
+    all_here = threading.Barrier(agent.AT_A_TIME, timeout=10.0)
+    agent._at_once(lambda _name: all_here.wait(), [str(number) for number in range(agent.AT_A_TIME)])
+    with pytest.raises(OSError, match="gone"):
+        agent._at_once(lambda name: gone(name) if name == "b" else None, ["a", "b", "c"])
+
+
+def gone(name: str) -> None:
+    raise OSError(f"{name}: gone")
+
+
 def test_a_mount_that_hangs_hangs_nobody_else(mounted: Mounted, monkeypatch: pytest.MonkeyPatch) -> None:
     stuck = mounted.bucket.parent / "stuck"
     os.mkfifo(stuck)
     while_it_forgets(monkeypatch, lambda: stuck.open("rb").read())
     since = time.monotonic()
-    assert mounted.confirm(0.2) == {"left": "the bucket has not answered for 0.2 s", "busy": True}
+    assert mounted.confirm(0.2) == {"left": "the bucket has not answered for 0.2 s", "busy": False}
     assert time.monotonic() - since < 10.0

@@ -17,12 +17,13 @@ from starburst.clouds.sky.agent.containers import options as options_
 from starburst.clouds.sky.agent.containers.engine import Engine
 from starburst.clouds.sky.agent.containers.life import ContainerLife
 from starburst.clouds.sky.agent.containers.options import limits
-from starburst.clouds.sky.agent.containers.removal import remove_container
+from starburst.clouds.sky.agent.containers.removal import remove, remove_container
 from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.clouds.sky.agent.separation import RootRefusedError
 from starburst.domain.resources import Resources
 from starburst.runs.supervisor.files import reserve, write_json
 from tests.clouds.sky.container_task import ContainerTask, Told
+from tests.clouds.sky.fake_engine import FakeEngine
 
 DENIED = "pull access denied for me/train, repository does not exist or may require 'docker login'"
 
@@ -364,6 +365,19 @@ def test_podman_is_used_where_there_is_no_docker(tmp_path: Path, monkeypatch: py
     pulled, created = made.engine.called("pull"), made.engine.called("create")
     assert pulled == ["pull", "docker.io/me/train:2"]
     assert options(created, "--device") == ["nvidia.com/gpu=0", "nvidia.com/gpu=2"]
+
+
+def test_podman_kills_before_it_removes_without_an_option_that_old_ones_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`podman rm --time` came with 4.0; without it a removal gives the container ten seconds first."""
+    engine = FakeEngine(tmp_path / "bin", "podman")
+    monkeypatch.setenv("PATH", f"{engine.bin}:/bin:/usr/bin")
+    podman = Engine("podman", ("podman",))
+    engine.put("state", engine.state("running"))
+    assert remove(podman, "sb-a-1-0")
+    assert remove(podman, "sb-a-1-0"), "it is gone already"
+    assert engine.said == [["kill", "sb-a-1-0"], ["rm", "-f", "sb-a-1-0"]] * 2
 
 
 def test_containers_whose_tasks_are_over_are_removed(task: ContainerTask) -> None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from starburst.clouds.sky import quotas as module
-from starburst.clouds.sky.quotas import AwsQuotas, GcpQuotas, gcp_quotas, within_quotas
+from starburst.clouds.sky.quotas import (
+    AT_A_TIME,
+    READ_S,
+    AwsQuotas,
+    GcpQuotas,
+    gcp_quotas,
+    timed_http,
+    within_quotas,
+)
 from starburst.domain.cloud import Offer
 from starburst.domain.resources import Resources
 
@@ -83,8 +92,8 @@ def test_pages_of_aws_are_read_and_what_is_malformed_in_them_is_unknown() -> Non
 # --- GCP -------------------------------------------------------------------------------------------------
 
 
-def a_gcp_offer(gpus: int = 1, gpu_type: str = "A100", *, spot: bool = False) -> Offer:
-    name = f"gcp/us-central1/a2-{gpus}g{'/spot' if spot else ''}"
+def a_gcp_offer(gpus: int = 1, gpu_type: str = "A100", *, spot: bool = False, kind: str = "a2") -> Offer:
+    name = f"gcp/us-central1/{kind}-{gpus}g{'/spot' if spot else ''}"
     return Offer(name, Resources.of(gpus, 12, 85, gpu_type), None, "us-central1", spot, cloud="gcp")
 
 
@@ -101,6 +110,14 @@ def a_gcp_offer(gpus: int = 1, gpu_type: str = "A100", *, spot: bool = False) ->
         ({"NVIDIA_A100_GPUS": 1.0, "PREEMPTIBLE_NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(spot=True), False),
         ({"NVIDIA_A100_GPUS": 0.0, "PREEMPTIBLE_NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(spot=True), True),
         ({"PREEMPTIBLE_NVIDIA_A100_GPUS": 1.0, "NVIDIA_A100_GPUS": 0.0}, a_gcp_offer(), True),
+        ({"NVIDIA_H100_GPUS": 0.0}, a_gcp_offer(8, "H100", kind="a3-highgpu"), False),
+        ({"PREEMPTIBLE_NVIDIA_H100_GPUS": 0.0}, a_gcp_offer(8, "H100", kind="a3-highgpu", spot=True), True),
+        ({"PREEMPTIBLE_NVIDIA_H100_GPUS": 0.0}, a_gcp_offer(8, "H100", kind="a3-megagpu", spot=True), False),
+        (
+            {"PREEMPTIBLE_NVIDIA_H100_MEGA_GPUS": 7.0},
+            a_gcp_offer(8, "H100", kind="a3-megagpu", spot=True),
+            True,
+        ),
         ({}, a_gcp_offer(), False),
     ],
 )
@@ -143,6 +160,39 @@ class FakeCompute:
 
     def execute(self, num_retries: int) -> object:
         return self.answer
+
+
+def test_a_cloud_that_is_out_of_reach_is_not_asked_region_by_region() -> None:
+    asked = []
+
+    def away(region: str) -> dict[str, float]:
+        asked.append(region)
+        raise TimeoutError("timed out")
+
+    regions = [f"r{number:02}" for number in range(3 * AT_A_TIME)]
+    GcpQuotas(away).applied([replace(a_gcp_offer(), region=region) for region in regions])
+    assert sorted(asked) == regions[:AT_A_TIME]
+
+
+def test_a_region_that_does_not_answer_keeps_nobody_from_asking_the_others() -> None:
+    asked = []
+
+    def partly(region: str) -> dict[str, float]:
+        asked.append(region)
+        if region == "r00":
+            raise PermissionError("not enabled")
+        return {}
+
+    regions = [f"r{number:02}" for number in range(3 * AT_A_TIME)]
+    GcpQuotas(partly).applied([replace(a_gcp_offer(), region=region) for region in regions])
+    assert sorted(asked) == regions
+
+
+def test_google_is_given_as_little_time_as_amazon(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = object()
+    monkeypatch.setattr("google.auth.default", lambda scopes: (credentials, "project"))
+    http = timed_http()
+    assert (http.credentials, http.http.timeout) == (credentials, READ_S)
 
 
 def test_an_answer_of_gcp_is_read_and_what_is_malformed_in_it_is_unknown() -> None:

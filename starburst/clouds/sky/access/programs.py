@@ -23,11 +23,13 @@ T = TypeVar("T")
 #: Wall seconds: for a killed program to end; and between looks at the size of its output.
 END_S, LOOK_S = 5.0, 0.25
 
+#: The program that gets another umask than this process.
+SSH = "ssh"
 _WITH_UMASK = f'umask {UMASK:03o} && exec "$@"'
 
 
 async def communicate(argv: Sequence[str], data: bytes) -> tuple[int, bytes, bytes]:
-    """Run a program with `data` on stdin; its exit code, stdout and stderr.
+    """Run ssh with `data` on stdin; its exit code, stdout and stderr.
 
     Files instead of pipes: a pipe stays open for as long as any child of the program has it.
 
@@ -41,7 +43,7 @@ async def communicate(argv: Sequence[str], data: bytes) -> tuple[int, bytes, byt
     ):
         given.write(data)
         given.seek(0)
-        process = await _start(argv, stdin=given, stdout=said, stderr=words)
+        process = await _start(*argv, stdin=given, stdout=said, stderr=words)
         await _ended([process], {said: ANSWER_BYTES, words: WORDS_BYTES})
         return process.returncode or 0, _read(said), _read(words)
 
@@ -62,7 +64,8 @@ async def pipe(
                 (source, asyncio.subprocess.DEVNULL, write_end, first_words, fds),
                 (sink, read_end, asyncio.subprocess.DEVNULL, second_words, ()),
             ):
-                started.append(await _start(argv, stdin=stdin, stdout=stdout, stderr=words, pass_fds=passed))
+                start = asyncio.create_subprocess_exec if argv[0] != SSH else _start
+                started.append(await start(*argv, stdin=stdin, stdout=stdout, stderr=words, pass_fds=passed))
         except BaseException:
             for process in started:
                 await _end(process)
@@ -88,8 +91,8 @@ async def within(limit_s: float, call: Coroutine[Any, Any, T], what: str) -> T:
         raise LocalError(f"{what}: {error}") from error
 
 
-async def _start(argv: Sequence[str], **files: Any) -> asyncio.subprocess.Process:
-    """Start a program with the umask from before `up`.
+async def _start(*argv: str, **files: Any) -> asyncio.subprocess.Process:
+    """Start ssh, with the umask from before `up`.
 
     ssh runs a person's ProxyCommand, which may expect files that it makes to be read by others. A shell
     sets the umask: not every event loop has it as an option (uvloop has not).

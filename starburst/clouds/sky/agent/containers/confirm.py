@@ -17,7 +17,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,8 @@ from typing import Any
 FRESH_S = 6.0
 #: Number of files, the newest first, that are synced and read.
 NEWEST = 64
+#: Files that are synced and read at a time.
+AT_A_TIME = 16
 #: Bytes of a reason at most.
 SHOWN = 1024
 #: What a file system says that knows no such call.
@@ -48,7 +50,7 @@ def confirm(request: dict[str, Any]) -> dict[str, Any]:
     with open(heard, "rb") as answer:
         if not select.select([answer], [], [], float(request["wait_s"]))[0]:
             os.kill(looker, signal.SIGKILL)  # it dies when its mount answers
-            return {"left": f"the bucket has not answered for {float(request['wait_s']):g} s", "busy": True}
+            return {"left": f"the bucket has not answered for {float(request['wait_s']):g} s", "busy": False}
         text = answer.read()
     os.waitpid(looker, 0)
     found: dict[str, Any] = json.loads(text) if text else {"left": "the look was killed", "busy": True}
@@ -88,8 +90,7 @@ def changed(bucket: str, checkpoints: str) -> str:
     if not before:
         return ""
     newest = sorted(before, key=lambda name: before[name][1], reverse=True)[:NEWEST]
-    for name in newest:
-        _sync(os.path.join(checkpoints, name))
+    _at_once(lambda name: _sync(os.path.join(checkpoints, name)), newest)
     before = dict(_files(checkpoints, ""))
     trial, text = _trial(checkpoints)
     try:
@@ -100,8 +101,7 @@ def changed(bucket: str, checkpoints: str) -> str:
                 raise UnconfirmedError(f"{name} is not in the bucket")
             if name not in before or before[name][0] != after[name][0]:
                 return f"{name} still changes"
-        for name in newest:
-            _last_byte(os.path.join(checkpoints, name), after[name][0])
+        _at_once(lambda name: _last_byte(os.path.join(checkpoints, name), after[name][0]), newest)
         if _last_byte(trial, len(text)) != text[-1:]:
             raise UnconfirmedError("a trial file came back as another one")
     finally:
@@ -123,6 +123,19 @@ def _files(directory: str, below: str) -> Iterator[tuple[str, tuple[int, float]]
         elif entry.is_file(follow_symlinks=False):
             facts = entry.stat(follow_symlinks=False)
             yield name, (facts.st_size, facts.st_mtime)
+
+
+def _at_once(look: Callable[[str], object], names: list[str]) -> None:
+    """Look at some files at a time: each waits for the bucket, which may be a continent away.
+
+    Raises:
+        Exception: the first that a look raised.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - slow to import, and seldom needed
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        for _ in pool.map(look, names):
+            pass
 
 
 def _sync(path: str) -> None:

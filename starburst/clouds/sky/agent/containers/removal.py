@@ -53,7 +53,8 @@ def remove(engine: Engine, name: str) -> bool:
         EngineSilentError: the engine does not answer.
     """
     try:
-        engine.ask(*_removal(engine), name, seconds=REMOVE_S)
+        _kill(engine, name)
+        engine.ask("rm", "-f", name, seconds=REMOVE_S)
     except EngineError as error:
         return any(phrase in str(error).lower() for phrase in _NONE)
     return True
@@ -65,12 +66,18 @@ def remove_all() -> None:
         engine = find_engine()
         names = [name for name, _ in labelled(engine)]
         if names:
-            engine.ask(*_removal(engine), *names, seconds=ACT_S)
+            _kill(engine, *names)
+            engine.ask("rm", "-f", *names, seconds=ACT_S)
 
 
-def _removal(engine: Engine) -> list[str]:
-    """The command that kills and removes containers; podman would first stop them, for ten seconds."""
-    return ["rm", "-f", *(["-t", "0"] if engine.name == "podman" else [])]
+def _kill(engine: Engine, *names: str) -> None:
+    """End what runs of these: podman's removal would first stop it, for ten seconds.
+
+    Its option for that (`rm -t`) came with podman 4.0.
+    """
+    if engine.name == "podman":
+        with suppress(EngineError):  # there is none, or it does not run
+            engine.ask("kill", *names, seconds=REMOVE_S)
 
 
 def labelled(engine: Engine) -> list[tuple[str, str]]:
