@@ -124,9 +124,18 @@ class Verdict:
             if isinstance(event, RunStarted):
                 self.checked["starts"] += 1
                 self._storm.marks.settle()
-                if not self._storm.marks.has_begun(event.job_id, event.attempt):
+                if not self._storm.marks.has_begun(event.job_id, event.attempt) and not self._was_over(
+                    event.job_id
+                ):
                     what = f"{event.job_id}: attempt {event.attempt} is reported as started"
                     self.wrong.append(f"{what}, and nothing of it ever began")
+
+    def _was_over(self, job: str) -> bool:
+        """Whether a job had succeeded before the store was put back: its Job is Complete, wherever it ran."""
+        return any(
+            mark.job == job and mark.code == 0 and (mark.ended_at or 0.0) < self.put_back_at
+            for mark in self._storm.marks.all
+        )
 
     def _afforded(self, machine: str, now: float) -> None:
         """Nothing is rented once the cloud's own bills have reached a cap."""

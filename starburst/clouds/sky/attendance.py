@@ -13,6 +13,7 @@ import structlog
 from starburst.clouds.sky.access.ports import LocalError, SkyError, SkyUnreachableError
 from starburst.clouds.sky.machines.keepalive import is_secured, note_protection, secure
 from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.machines.price import is_priced, learn_price
 from starburst.clouds.sky.runs.exchange import ExchangeResult, Exchanges
 from starburst.clouds.sky.runs.run_table import Activity
 from starburst.core.model.events import Event, InstanceReachable, InstanceUnfit, InstanceUnreachable
@@ -41,6 +42,8 @@ class Attendance:
         """Exchange until the machine no longer takes runs."""
         machine = self._machine
         self._ensure_secured()
+        if not is_priced(machine):
+            self._context.tasks.ensure(("price", machine.id), partial(learn_price, machine))
         while machine.takes_runs:
             pause_s = await self._round()
             machine.greeted.set()

@@ -12,8 +12,10 @@ import pytest
 from starburst.app.config.home import Home
 from starburst.app.config.sites import SkyConfig
 from starburst.app.wiring.sky import sky_cloud
+from starburst.clouds.sky.access.ports import SkyUnreachableError
 from starburst.clouds.sky.access.sdk import hourly
 from starburst.clouds.sky.context import SkyClock
+from starburst.clouds.sky.machines.price import FIRST_PAUSE_S
 from starburst.core.model.events import InstanceReady, SiteSynced
 from starburst.domain.clock import Pace
 from starburst.domain.money import Money
@@ -55,6 +57,32 @@ def test_a_machine_is_not_kept_waiting_for_a_price_that_cannot_be_had(tmp_path: 
             await other.cloud.launch("i-1", OFFER)
             ready_ = await other.heard(InstanceReady)
             assert (ready_.rate, sky.calls["rate"]) == (None, 1)
+
+    play(tmp_path, story)
+
+
+def test_a_price_that_could_not_be_had_is_asked_for_again_and_counts_from_the_launch(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.rates = {"p3.8xlarge": DEARER}
+
+        async def twice(what: str) -> None:
+            if what == "before rate" and sky.calls["rate"] <= 2:
+                raise SkyUnreachableError("the API server is down")
+
+        async with Life(sky, life.home / "2", twice, controller="d") as other:
+            await other.heard(SiteSynced)
+            await other.cloud.launch("i-1", OFFER)
+            first = await other.heard(InstanceReady)
+            while len(other.of(InstanceReady)) < 2:
+                await asyncio.sleep(1.0)
+            second = other.of(InstanceReady)[1]
+            assert (first.rate, second.rate) == (None, DEARER)
+            assert second.launched_at == first.launched_at
+            await asyncio.sleep(8 * FIRST_PAUSE_S)
+            assert sky.calls["rate"] == 3, "it is known"
+        async with Life(sky, life.home / "2", controller="d") as later:
+            await later.heard(SiteSynced)
+            assert [event.rate for event in later.of(InstanceReady)] == [DEARER]
 
     play(tmp_path, story)
 

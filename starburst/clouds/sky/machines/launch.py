@@ -28,6 +28,7 @@ from starburst.clouds.sky.access.ports import (
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.machines.network_tier import network_tier
 from starburst.clouds.sky.machines.observer import CloudObserver
+from starburst.clouds.sky.machines.price import ask_price, is_priced
 from starburst.clouds.sky.machines.teardown import clear
 from starburst.clouds.sky.offers import OfferName
 from translator.carried import CloudStorage
@@ -218,22 +219,11 @@ async def _logged_in(
     """The machine has answered: note its price, its boot and its instance; from now on it takes runs."""
     entry = machine.entry
     machine.heard()
-    entry.micro_usd = await _rate(machine, status)
+    if not is_priced(machine):
+        await ask_price(machine, status)
     entry.launched_at = machine.since_asked(answer.booted_at)
     await observer.identify(machine, status)
     entry.armed = answer.armed
     if not entry.ending:
         entry.ready = True
         machine.save()
-
-
-async def _rate(machine: RentedMachine, status: ClusterStatus) -> int | None:
-    """Micro-dollars per hour of all its nodes; None if unknown, or if prices are the user's."""
-    if machine.context.settings.own_prices:
-        return None
-    try:
-        rate = await machine.context.sky.rate(status)
-    except SkyError as error:
-        log.warning("rate-unknown", instance=machine.id, error=str(error))
-        return None
-    return None if rate is None else rate.micro_usd * machine.entry.nodes

@@ -62,6 +62,8 @@ class RentedMachine:
     surely_lives: bool = field(default=True, init=False)
     #: When it last answered, wall seconds; None: not in this process.
     heard_at: float | None = field(default=None, init=False)
+    #: Whether SkyPilot has said in this process what it costs, or that it does not know.
+    priced: bool = field(default=False, init=False)
     #: When a keepalive was last put into its queue, wall seconds.
     kept_at: float = field(default=0.0, init=False)
     #: That its cloud does not describe it is in the log.
