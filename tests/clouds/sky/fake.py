@@ -113,7 +113,8 @@ class FakeSky:
     def stop(self, vm: Vm) -> None:
         """`sky stop`, or the console: its disk is kept."""
         vm.settle(wall())
-        vm.stopped_at = wall()
+        if vm.ended_at is None:
+            vm.stopped_at = wall()
 
     # --- the API server ----------------------------------------------------------------------------------
 
