@@ -208,6 +208,20 @@ def test_nobody_joins_what_lost_a_machine() -> None:
     assert launches(desk.submit(job("b", 1, cloud="only", hours=1))) == ["big"]
 
 
+def test_a_gang_with_fewer_tasks_does_not_move_to_where_all_of_them_would_fit() -> None:
+    huge = offer("huge", 24, 21.6, cpus=256)
+    gang = elastic("a", 4, 4, 4, checkpoint=True)
+    desk = running(gang, offers=[BIG, huge], pack_period_s=60.0, move_min_run_s=HOUR)
+    lose(desk, 0, 1)
+    desk.stopped("a")
+    desk.started("a")
+    assert launches(desk.submit(job("b", 8, cloud="only", hours=100))) == ["huge"]
+    desk.ready("i-000002")
+    desk.started("b")
+    desk.wait(2 * HOUR)
+    assert places(desk, "a") == [(0, 2)]
+
+
 def test_a_gang_whose_tasks_share_machines_has_all_of_them_again_if_they_fit() -> None:
     desk = running(elastic("a", 2, 2, 2, 2, 2))
     assert places(desk, "a") == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2)]

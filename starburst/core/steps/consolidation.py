@@ -174,11 +174,15 @@ def _remaining_s(state: State, record: JobRecord) -> float:
 
 
 def _joins(state: State, machines: Mapping[str, InstanceRecord]) -> Iterator[Move]:
-    """Moves that empty an instance: all its jobs join instances that are needed for longer anyway."""
+    """Moves that empty an instance: all its jobs join instances that are needed for longer anyway.
+
+    A gang that goes on with fewer tasks stays: it would join with all of them.
+    """
     until = {name: at for name, at in busy_until(state).items() if name not in machines}
     for name, machine in machines.items():
         jobs = [state.jobs[job_id] for job_id in machine.job_ids]
-        if until and all(slot.where == name for record in jobs for slot in record.slots):
+        whole = all(len(record.slots) == len(record.job.tasks) for record in jobs)
+        if until and whole and all(slot.where == name for record in jobs for slot in record.slots):
             leavers = (leaver(state, record.job, _remaining_s(state, record)) for record in jobs)
             found = [state.fleet.join(each, until) for each in leavers]
             if all(found):
