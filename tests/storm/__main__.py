@@ -29,7 +29,10 @@ def main() -> None:
     """Run, and exit with 1 if anything was wrong."""
     parser = argparse.ArgumentParser(prog="tests.storm", description=__doc__)
     parser.add_argument(
-        "--seeds", help="A..B, or one; without: 1..20, and of each planted bug the seed that finds it"
+        "--seeds",
+        type=_seeds,
+        metavar="A..B",
+        help="or one seed; without: 1..20, and of each planted bug the seed that finds it",
     )
     parser.add_argument("--fresh", type=int, metavar="N", help="in place of --seeds, N that only today has")
     parser.add_argument("--jobs", type=int, default=60)
@@ -125,9 +128,16 @@ def _plant(names: Sequence[str], args: argparse.Namespace) -> bool:
     return bool(missed)
 
 
+def _seeds(text: str) -> range:
+    first, _, last = text.partition("..")
+    try:
+        return range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither A..B nor one seed") from None
+
+
 def _asks(args: argparse.Namespace) -> Iterator[Ask]:
-    first, _, last = (args.seeds or "1..20").partition("..")
-    seeds = range(int(first), int(last or first) + 1)
+    seeds = args.seeds or _seeds("1..20")
     if args.fresh is not None:
         today = int(f"{datetime.now(timezone.utc):%Y%m%d}") * 1000
         seeds = range(today, today + args.fresh)

@@ -138,7 +138,7 @@ class Verdict:
         )
 
     def _afforded(self, machine: str, now: float) -> None:
-        """Nothing is rented once the cloud's own bills have reached a cap."""
+        """Nothing is rented once the cloud's own bills reach a cap; what is not up is billed as listed."""
         cloud = self._storm.cloud
         for cap in self._storm.process.config.caps:
             if cap.queue is not None or cap.user is not None:
@@ -151,7 +151,8 @@ class Verdict:
                 if not vm.cluster.endswith(tuple(self.unbilled)):
                     until = vm.stopped_at or vm.ended_at or now
                     seconds = max(0.0, until - max(began, vm.made_at))
-                    spent += cloud.rate_of(vm).for_seconds(seconds).micro_usd
+                    rate = cloud.rate_of(vm, listed=not vm.cluster.endswith(tuple(self.up)))
+                    spent += rate.for_seconds(seconds).micro_usd
             if spent > 1.02 * 1e6 * float(cap.usd):
                 self.wrong.append(f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}")
 
