@@ -131,10 +131,13 @@ class Verdict:
                     self.wrong.append(f"{what}, and nothing of it ever began")
 
     def _was_over(self, job: str) -> bool:
-        """Whether a job had succeeded before the store was put back: its Job is Complete, wherever it ran."""
+        """Whether its Job is Complete: by earlier attempts, or since before the store was put back."""
+        marks, asked = self._storm.marks, self._storm.users.asked.get(job)
+        if asked and asked.applied and marks.succeeded(job, asked.tasks, asked.least, counts_on=True):
+            return True
         return any(
             mark.job == job and mark.code == 0 and (mark.ended_at or 0.0) < self.put_back_at
-            for mark in self._storm.marks.all
+            for mark in marks.all
         )
 
     def _afforded(self, machine: str, now: float) -> None:
@@ -358,7 +361,8 @@ class Verdict:
     def _guessed(self, name: str, ours: int, theirs: Sequence[tuple[int, int]]) -> bool:
         """Whether a bill is within its bound where the cloud said nothing of a machine for `WORD_S`.
 
-        It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it.
+        It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it, or,
+        if it never came up, until that is settled, after `WORD_S`.
         """
         cloud = self._storm.cloud
         vms = [vm for vm in cloud.vms if vm.labels and vm.cluster.endswith(name)]
@@ -368,7 +372,8 @@ class Verdict:
             return False
         self.checked["bills without the cloud's word"] += 1
         rate = cloud.rate_of(vms[0]) * len(vms)
-        early, late = (rate.for_seconds(off_s).micro_usd + 1 for off_s in (BEFORE_BOOT_S, LATE_S))
+        late_s = LATE_S if name in self.up else LATE_S + WORD_S
+        early, late = (rate.for_seconds(off_s).micro_usd + 1 for off_s in (BEFORE_BOOT_S, late_s))
         return min(least for least, _ in theirs) - early <= ours <= max(most for _, most in theirs) + late
 
     def _paid(self, store: Store, books: dict[str, int]) -> None:
