@@ -144,7 +144,7 @@ PLANTED = {
         f"{_SKY}.machines.observer:CloudObserver._is_waited_for",
         " or (self._answers is True and self._may_live(machine))",
         "",
-        (23, 15, 0.15, ("all-dark",)),
+        (5, 15, 0.15, ("all-dark",)),
     ),
     "gang-ends-with-its-first": Planted(
         "a run of several tasks is over with the first of them",

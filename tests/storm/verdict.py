@@ -47,7 +47,7 @@ CUTS = (
 )
 #: By how much a machine's bill may be too long where nobody tells its end, seconds: its lease, the
 #: idle minutes, and what its switch takes at most.
-LATE_S = 900 + 60 * 5 + SWITCH_S + DOWN_S + COARSE_S
+LATE_S = 1200 + 60 * 5 + SWITCH_S + DOWN_S + COARSE_S
 
 
 class Verdict:
@@ -261,7 +261,8 @@ class Verdict:
             there = logged[subject]
             if there > made or (there < made and subject in kept):
                 self.wrong.append(f"{subject}: {made} decisions were made, {there} are in the log")
-        if not any(name.startswith(CUTS) for name in self._storm.weather.counts):
+        weather = self._storm.weather
+        if not any(name.startswith(CUTS) for name in weather.counts.keys() | weather.under_way):
             for vm in self._storm.cloud.vms:
                 if vm.cluster.endswith(tuple(self.unbilled)):
                     continue  # the store was put back to before it was rented: nobody renews its lease
@@ -361,18 +362,22 @@ class Verdict:
     def _guessed(self, name: str, ours: int, theirs: Sequence[tuple[int, int]]) -> bool:
         """Whether a bill is within its bound where the cloud said nothing of a machine for `WORD_S`.
 
-        It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it, or,
-        if it never came up, until that is settled, after `WORD_S`.
+        It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it.
+        Of one that never came up, in a cloud that had never answered, it goes until that is settled.
         """
         cloud = self._storm.cloud
         vms = [vm for vm in cloud.vms if vm.labels and vm.cluster.endswith(name)]
-        if not any(
-            until > vm.made_at and until - since >= WORD_S for vm in vms for since, until in cloud.dark
-        ):
+        silent = [
+            since
+            for since, until in cloud.dark
+            if until - since >= WORD_S and any(until > vm.made_at for vm in vms)
+        ]
+        if not silent:
             return False
         self.checked["bills without the cloud's word"] += 1
+        had_answered = cloud.answered_at < min(silent)
+        late_s = LATE_S if had_answered or name in self.up else LATE_S + WORD_S
         rate = cloud.rate_of(vms[0]) * len(vms)
-        late_s = LATE_S if name in self.up else LATE_S + WORD_S
         early, late = (rate.for_seconds(off_s).micro_usd + 1 for off_s in (BEFORE_BOOT_S, late_s))
         return min(least for least, _ in theirs) - early <= ours <= max(most for _, most in theirs) + late
 

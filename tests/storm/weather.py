@@ -61,6 +61,8 @@ class Weather:
         self._now = now
         self.is_calm = False
         self.counts: Counter[str] = Counter()
+        #: Faults that have begun and are not over yet; they count when they are.
+        self.under_way: set[str] = set()
         #: (when, fault, to what), in order.
         self.struck: list[tuple[float, str, str]] = []
 
@@ -88,5 +90,8 @@ class Weather:
             await asyncio.sleep(draw.expovariate(1 / fault.every_s))
             if self.is_calm:
                 return
-            if await fault.act(world):
+            self.under_way.add(name)
+            happened = await fault.act(world)
+            self.under_way.discard(name)
+            if happened:
                 self.note(name)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky import boot_contact
 from starburst.clouds.sky.access import cloud_api
 from starburst.clouds.sky.access.ports import CloudRefusesError, SkyUnreachableError
-from starburst.clouds.sky.machines import observer
+from starburst.clouds.sky.machines import machine, observer
 from starburst.clouds.sky.machines.naming import INTENT
-from starburst.core.model.events import InstanceGone, InstanceReady
+from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.fake_line import Line
@@ -51,6 +52,34 @@ def test_a_cloud_that_never_answered_yet_is_waited_for_once(
             await life.heard(InstanceGone, lambda one: one.instance_id == "i-2")
             waited = wall() - since > observer.WORD_S / 2
             assert waited is answered, "one that has never answered is waited for no more"
+
+    run(main())
+
+
+def test_a_cloud_that_answered_while_a_machine_booted_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SkyPilot has forgotten the launch, and then the cloud says nothing for long."""
+    monkeypatch.setattr(observer, "WORD_S", 100.0)
+    for name in ("SWITCH_S", "DOWN_S"):
+        monkeypatch.setattr(machine, name, 10.0)
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home", lease_s=10.0, launch_limit_s=60.0) as life:
+            await life.cloud.launch("i-1", OFFER)
+            while not sky.vms:
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(boot_contact.LOOK_S + 1)
+            sky.lose_state()
+            sky.cloud_up = False
+            await life.cloud.terminate("i-1")
+            await asyncio.sleep(600.0)
+            assert not life.of((InstanceFailed, InstanceGone)), "it may live"
+            sky.cloud_up = True
+            over = await life.heard((InstanceFailed, InstanceGone))
+            assert not sky.alive()
+            assert bill(over) == of_cloud(sky.vms[0])
 
     run(main())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -72,6 +73,8 @@ class ModelCloud(FakeSky):
         self.without_switch: set[str] = set()
         #: From when until when its own API answers nothing; the last may go on.
         self.dark: list[tuple[float, float]] = []
+        #: When it answered for the first time.
+        self.answered_at = inf
         #: Tasks whose begin is marked, and whose end is.
         self._begun: set[str] = set()
         #: Machines that have ended, and whose tasks' ends are marked.
@@ -300,7 +303,9 @@ class ModelLine(Line):
             await asyncio.sleep(1.0)
             raise SkyUnreachableError("RequestLimitExceeded")
         self._model.settle()
-        return await super()._cloud(name)
+        found = await super()._cloud(name)
+        self._model.answered_at = min(self._model.answered_at, wall())
+        return found
 
     async def _call(self, name: str, effect: Callable[[], T]) -> T:
         model, weather = self._model, self._model.weather

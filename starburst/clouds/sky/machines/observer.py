@@ -247,6 +247,8 @@ class CloudObserver:
             ValueError: it was not launched by us.
         """
         found = await self._labelled(machine)
+        if found is not None:
+            self._note_answer()
         return [one for one in found or () if one.presence is Presence.RUNNING]
 
     def _is_of(self, machine: RentedMachine, seen: Observation) -> bool:
