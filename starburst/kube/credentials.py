@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from asyncio.subprocess import Process
+from contextlib import suppress
 from pathlib import Path
+from traceback import walk_tb
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -11,7 +16,11 @@ import yaml
 from kubernetes.aio import config as library
 from kubernetes.aio.client import Configuration
 
+from starburst.aio import answer_within
 from starburst.kube.errors import KubeCredentialsError
+
+#: Wall seconds in which an exec plugin or a login service has to give credentials; all calls wait for them.
+ANSWER_S = 30.0
 
 #: What the library raises for wrong values in a kubeconfig, and for a file that is no kubeconfig.
 _WRONG = (library.ConfigException, yaml.YAMLError, OSError, ValueError)
@@ -68,9 +77,14 @@ async def _found(kubeconfig: Path | None, context: str | None) -> Configuration:
 async def _from_file(paths: str, context: str | None) -> Configuration:
     configuration = Configuration()
     try:
-        loader = await library.load_kube_config(paths, context, configuration)  # type: ignore[no-untyped-call]
+        with answer_within(ANSWER_S):
+            loader = await _loaded(paths, context, configuration)
         user = loader._user or {}
         plugin = user["exec"]["command"] if "exec" in user else ""
+    except TimeoutError as error:  # also an OSError
+        raise KubeCredentialsError(
+            f"{paths}: its exec plugin or login service gave no credentials: {error}"
+        ) from None
     except _WRONG as error:
         raise KubeCredentialsError(f"{paths}: {' '.join(str(error).split())}") from None
     except _ELSE as error:
@@ -81,3 +95,21 @@ async def _from_file(paths: str, context: str | None) -> Configuration:
             f"{paths}: the exec plugin {plugin} gave no credentials; run it to see why"
         )
     return configuration
+
+
+async def _loaded(paths: str, context: str | None, configuration: Configuration) -> Any:
+    """The library's loader, which has run exec plugins; a plugin ends when nobody waits for it any more."""
+    try:
+        return await library.load_kube_config(paths, context, configuration)  # type: ignore[no-untyped-call]
+    except asyncio.CancelledError as error:
+        _end_plugin(error)
+        raise
+
+
+def _end_plugin(cancelled: asyncio.CancelledError) -> None:
+    """End the plugin that is waited for: the library has its process in a local variable only."""
+    for frame, _ in walk_tb(cancelled.__traceback__):
+        for value in frame.f_locals.values():
+            if isinstance(value, Process) and value.returncode is None:
+                with suppress(ProcessLookupError):
+                    value.kill()

@@ -157,6 +157,9 @@ class JobView:
     ended_at: float | None = None
     #: Pods that have ended, as its status says: also those that are gone.
     ended_pods: int = 0
+    #: Those of them that succeeded, and that failed.
+    succeeded: int = 0
+    failed: int = 0
     #: Whether its pods are made with scheduling gates.
     gated: bool = False
     #: activeDeadlineSeconds; None if it has none.
@@ -249,6 +252,7 @@ def read_job(item: Object) -> JobView:
     metadata, spec, status = item["metadata"], item["spec"], item.get("status") or {}
     end = next((kind for kind in ("Complete", "Failed") if _is_so(status, kind)), "")
     condition = _condition(status, end)
+    succeeded, failed = status.get("succeeded") or 0, status.get("failed") or 0
     return JobView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -264,7 +268,9 @@ def read_job(item: Object) -> JobView:
         end_message=condition.get("message", ""),
         started_at=timestamp(status.get("startTime")),
         ended_at=timestamp(condition.get("lastTransitionTime")),
-        ended_pods=(status.get("succeeded") or 0) + (status.get("failed") or 0),
+        ended_pods=succeeded + failed,
+        succeeded=succeeded,
+        failed=failed,
         gated=bool(spec["template"]["spec"].get("schedulingGates")),
         limit_s=spec.get("activeDeadlineSeconds"),
         owned=_owner(metadata) is not None,

@@ -38,6 +38,8 @@ class Handler(Generic[T]):
     changed: Callable[[T | None, T | None], None]
     #: Every object of now has been passed to `changed`; called again after each new list.
     synced: Callable[[], None]
+    #: The server refuses to list (403), or does not serve the kind (404); called again after each try.
+    refused: Callable[[ApiError], None] = lambda _: None
 
 
 @dataclass(slots=True)
@@ -102,6 +104,8 @@ class Reflector(Generic[T]):
                 log.warning("watch-broken", of=self._resource.plural, error=str(error))
             except ApiError as error:
                 asked_s = error.retry_after_s
+                if error.status in (403, 404) and not self._version:
+                    self._handler.refused(error)
                 if error.status == 410:
                     self._version = ""
                     log.info("watch-expired", of=self._resource.plural)

@@ -65,6 +65,7 @@ class Transport:
         self.client = client
         self.renew = renew
         self._renewing = asyncio.Lock()
+        self._renewals_failed = 0
         #: Calls under way of each client.
         self._calls: Counter[ApiClient] = Counter()
 
@@ -125,11 +126,15 @@ class Transport:
         """Whether there are other credentials now than those that were refused."""
         if self.renew is None:
             return False
+        failed = self._renewals_failed
         async with self._renewing:
             if self.client is refused:
+                if self._renewals_failed != failed:
+                    return False  # while this call waited: not each of many tries, one after another
                 try:
                     self.client = await self.renew()
                 except KubeCredentialsError as error:
+                    self._renewals_failed += 1
                     log.warning("credentials-not-renewed", error=str(error))
                     return False
         await self._close_if_replaced(refused)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
 from starburst.kube.reflector import Reflector
 from starburst.kube.resources import Resource
 from tests.kube_unit.store import Object, merged
@@ -39,6 +40,10 @@ class Told:
     def synced(self) -> None:
         """See `Handler`."""
         self.all.append("synced")
+
+    def refused(self, error: ApiError) -> None:
+        """See `Handler`."""
+        self.all.append(f"refused: {error.status}")
 
     def take(self) -> list[Any]:
         """What came since the last look."""

@@ -25,6 +25,9 @@ _WITH_STATUS = frozenset({"pods", "jobs", "nodes"})
 #: Fields that servers before a minor version drop, by plural.
 _DROPPED = {"jobs": ((21, "suspend"), (21, "completionMode")), "pods": ((26, "schedulingGates"),)}
 
+#: From this minor version on no status of a Job may count fewer ended pods than it did.
+_COUNTS_UP = 32
+
 
 class RefusedError(Exception):
     """The server says no."""
@@ -162,6 +165,8 @@ class Store:
             if kept in known:
                 metadata[kept] = known[kept]
         if address.sub == "status":
+            if address.plural == "jobs" and self.minor >= _COUNTS_UP:
+                _refuse_fewer(old.get("status") or {}, new.get("status") or {})
             new = {**old, "metadata": metadata, "status": new.get("status", {})}
         elif address.plural in _WITH_STATUS and "status" in old:
             new["status"] = old["status"]
@@ -304,6 +309,12 @@ def _operate(operation: str, inner: Any, key: Any, value: Any) -> None:
         if operation == "replace":
             inner[key]  # must be there
         inner[key] = value
+
+
+def _refuse_fewer(old: Object, new: Object) -> None:
+    for counter in ("succeeded", "failed"):
+        if new.get(counter, 0) < old.get(counter, 0):
+            raise RefusedError(422, "Invalid", f"status.{counter}: cannot decrease the {counter} counter")
 
 
 def _bare(address: Address) -> Address:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from asyncio.subprocess import Process
 from pathlib import Path
 
 import pytest
-from kubernetes.aio.client import ApiClient
+from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import incluster_config
+from structlog.testing import capture_logs
 
 from starburst.kube import credentials
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, KubeCredentialsError
 from starburst.kube.resources import NODES, PODS
+from starburst.kube.transport import Transport
+from tests.app.virtual import START, run, wall
 from tests.kube_unit.samples import a_pod
 from tests.kube_unit.server import FakeServer
 
@@ -101,6 +105,64 @@ def test_an_exec_plugin_is_run_again_when_its_token_ran_out(tmp_path: Path) -> N
             await api.close()
 
     asyncio.run(main())
+
+
+class HangingPlugin(Process):
+    """An exec plugin that never says anything."""
+
+    returncode = None
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.stdout = asyncio.StreamReader()  # nothing is ever fed to it
+
+    def kill(self) -> None:
+        self.ended = True
+
+
+def test_a_plugin_that_hangs_is_waited_for_so_long_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = FakeServer().kubeconfig(tmp_path / "config", plugin("hangs"), {"server": "https://kube.invalid"})
+    began: list[HangingPlugin] = []
+
+    async def begin(*_args: str, **_more: object) -> HangingPlugin:
+        began.append(HangingPlugin())
+        return began[-1]
+
+    async def main() -> None:
+        with pytest.raises(KubeCredentialsError) as error:
+            await Api.connect(config)
+        assert str(error.value) == (
+            f"{config}: its exec plugin or login service gave no credentials: no answer within 30 s"
+        )
+        assert wall() == START + credentials.ANSWER_S
+        assert [each.ended for each in began] == [True]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", begin)
+    run(main())
+
+
+def test_calls_that_wait_for_a_renewal_that_fails_do_not_each_try_it_again() -> None:
+    async def main() -> None:
+        tries: list[float] = []
+
+        async def renew() -> ApiClient:
+            tries.append(wall())
+            await asyncio.sleep(credentials.ANSWER_S)
+            raise KubeCredentialsError("no answer within 30 s")
+
+        client = ApiClient(Configuration(host="https://kube.invalid"))
+        transport = Transport(client, renew)
+        with capture_logs() as logs:
+            answers = await asyncio.gather(*(transport._renewed(client) for _ in range(5)))
+        assert (answers, tries, wall()) == ([False] * 5, [START], START + credentials.ANSWER_S)
+        assert [line["event"] for line in logs] == ["credentials-not-renewed"]
+        assert not await transport._renewed(client)
+        assert len(tries) == 2, "a later call tries again"
+        await transport.close()
+
+    run(main())
 
 
 def test_a_rotated_in_cluster_token_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,5 +138,6 @@ def test_a_kind_that_the_server_does_not_serve_is_asked_for_seldom() -> None:
             it.server.expire_watches()
             await until(lambda: len(it.asked("list")) >= 3)
             assert UNSERVED_PAUSE_S in it.sleeps.all
+            assert "refused: 404" in it.told.all
 
     asyncio.run(main())

@@ -83,17 +83,18 @@ class Attendance:
         machine.heard()
         note_protection(machine, kept=result.kept, armed=result.armed)
         self._ensure_secured()
-        if result.unfit and not self._unfit_reported:
-            self._unfit_reported = True
-            self._context.report(InstanceUnfit(machine.id, result.unfit))
+        if result.unfit:
+            self._report_unfit(result.unfit)
         if result.trouble:
             self._missed(result.trouble, responded=True)
             return PAUSES_S[Activity.STEADY]
         self._misses = 0
         self._report_reachability(answers=True)
-        if result.lapsed and not table.has_runs_on(machine.id):  # Starburst was away too long
-            log.warning("lease-passed", instance=machine.id)
-            machine.request_end()
+        if result.lapsed:  # Starburst was away too long; what comes home from there still does
+            self._report_unfit("its lease has passed")
+            if not table.has_runs_on(machine.id):
+                log.warning("lease-passed", instance=machine.id)
+                machine.request_end()
         return 0.0 if result.more else PAUSES_S[table.activity(machine.id)]
 
     def _ensure_secured(self) -> None:
@@ -119,8 +120,13 @@ class Attendance:
         if self._misses >= MISSES and (responded or checked):
             self._report_reachability(answers=False, why=why if responded else "")
 
+    def _report_unfit(self, why: str) -> None:
+        if not self._unfit_reported:
+            self._unfit_reported = True
+            self._context.report(InstanceUnfit(self._machine.id, why))
+
     def _report_reachability(self, *, answers: bool, why: str = "") -> None:
-        if self._machine.answers is not answers:
+        if self._machine.answers is not answers and self._machine.takes_runs:
             self._machine.answers = answers
             self._context.report(reachability(self._machine, answers=answers, why=why))
 

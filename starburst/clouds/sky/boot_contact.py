@@ -103,9 +103,9 @@ class BootContact:
         """The addresses of all its instances, which are told to end when they shut down; [] before."""
         seen = await self._observer.booting(machine)
         for one in () if machine.entry.spot else seen:
-            if one.at.instance not in booting.told:
-                await self._observer.terminate_on_shutdown(machine, one.at)
-                booting.told.add(one.at.instance)
+            told = booting.told
+            if one.at.instance not in told and await self._observer.terminate_on_shutdown(machine, one.at):
+                told.add(one.at.instance)
         hosts = sorted(one.address for one in seen if one.address)
         return hosts if len(hosts) == machine.entry.nodes else []
 

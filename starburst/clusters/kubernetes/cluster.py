@@ -26,7 +26,7 @@ from starburst.clusters.kubernetes.runs.vanished import Vanished
 from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.volume_rules import job_claims
 from starburst.clusters.kubernetes.watcher import ClusterWatcher
-from starburst.core.model.events import Event, RunEnd, VolumesRuled
+from starburst.core.model.events import Event, RunEnd, SiteSynced, VolumesRuled
 from starburst.core.state import Changes
 from starburst.domain.job import Submission
 from starburst.kube.access import READ_CLAIMS, READ_JOBS
@@ -85,6 +85,12 @@ class KubernetesCluster:
     def _tell(self, event: Event) -> None:
         self._report(event)
 
+    def _told_by_watch(self, event: Event) -> None:
+        if isinstance(event, SiteSynced):
+            for end in self._registry.vanished(event.known):
+                self._report(end)
+        self._report(event)
+
     def _follow(self, namespace: str) -> None:
         self._namespaces.add(namespace)
         if self._watcher is not None:
@@ -135,6 +141,7 @@ class KubernetesCluster:
             report(event)
         self._early.clear()
         api, features = await self._reached()
+        self._registry.begin_anew()  # a shortage may have ended an earlier watch, which saw what is gone now
         recorder = Recorder(api, COMPONENT)
         status_writer = StatusWriter(api, features, self._desk, self._registry, recorder)
         rights = OffloadRights(api, self._desk, report)
@@ -156,7 +163,7 @@ class KubernetesCluster:
             adoption=adoption,
             sweeper=sweeper,
             vanished=Vanished(api, self._writer.object_of, self._end_times),
-            report=report,
+            report=self._told_by_watch,
         )
         try:
             namespaces = await self._job_namespaces(api)

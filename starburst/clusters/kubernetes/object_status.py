@@ -35,7 +35,11 @@ def job_status(view: JobView, record: JobRecord, tasks: int, now: str, run: JobV
     status: Object = {"conditions": conditions, "active": 0}
     if view.managed:
         status["ready"] = 0
-    status.update({"succeeded": tasks, "completionTime": now} if done else {"failed": 1})
+    # Servers from 1.32 on refuse a status that counts fewer pods than were counted here before.
+    if done:
+        status.update({"succeeded": max(tasks, view.succeeded), "completionTime": now})
+    else:
+        status["failed"] = max(1, view.failed)
     if view.started_at is None:
         status["startTime"] = now
     return status

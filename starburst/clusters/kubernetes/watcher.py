@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -13,19 +14,22 @@ from starburst.clusters.kubernetes.adoption.holds import Holds
 from starburst.clusters.kubernetes.adoption.operator_objects import operator_reflector
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
 from starburst.clusters.kubernetes.runs.evictions import Evictions, why_out
+from starburst.clusters.kubernetes.runs.first_lists import FirstLists
 from starburst.clusters.kubernetes.runs.gang_hosts import GangHosts
-from starburst.clusters.kubernetes.runs.identity import adopted_id
+from starburst.clusters.kubernetes.runs.identity import RunKey, adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.stripped_labels import StrippedLabels
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, is_run_of
-from starburst.clusters.kubernetes.runs.vanished import Vanished
+from starburst.clusters.kubernetes.runs.vanished import Vanished, may_be_made_anew
 from starburst.clusters.kubernetes.status_writer import StatusWriter
 from starburst.clusters.kubernetes.volume_rules import VolumeRules
 from starburst.core.model.events import CancelRequested, Event, NodesChanged, RunEnd, RunEnded, SiteSynced
 from starburst.core.state import Changes
-from starburst.domain.job import Adopted, Phase, Site
+from starburst.domain.job import Adopted, Site
 from starburst.domain.node import Node
 from starburst.kube import names
 from starburst.kube.api import Api
+from starburst.kube.errors import ApiError
 from starburst.kube.objects import JobView, NodeView, PodView, read_job, read_node, read_pod
 from starburst.kube.operator_kinds import OperatorKind
 from starburst.kube.reflector import Handler, Reflector, T
@@ -45,7 +49,7 @@ ENDED_JOB = "its Job is over in the cluster, and is made anew when it has a plac
 class ClusterWatcher:
     """Watches of pods, nodes and Jobs, and the reports that follow from them.
 
-    The first report waits until every watch that exists by then has listed its objects.
+    The first report waits until every watch that exists by then has listed its objects; see `FirstLists`.
     """
 
     def __init__(
@@ -76,12 +80,11 @@ class ClusterWatcher:
         self._hosts = GangHosts(api, registry)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
-        #: Watches, by resource and namespace, that are to be listed before the first report.
-        self._unsynced = {(PODS.plural, ""), (NODES.plural, "")}
-        self._synced = False
+        self._lists = FirstLists(desk, registry, vanished.where)
         self._follow_lists({(VOLUMES.plural, ""), (STORAGE_CLASSES.plural, "")})
         #: The watches of Jobs, by namespace.
         self._job_watches = TaskSet()
+        self._labels = StrippedLabels(api, desk, registry, self._job_watches)
         #: Jobs whose ends were learnt from events.
         self._ended: set[str] = set()
         #: Kinds that were listed, with the namespace, and not compared with the adopted jobs since.
@@ -110,18 +113,16 @@ class ClusterWatcher:
         for watched in ("", namespace):
             if watched in self._job_watches:
                 return
-        if not self._synced:
-            self._unsynced.add((JOBS.plural, namespace))
+        self._lists.expect({(JOBS.plural, namespace)})
         self._follow_lists({(CLAIMS.plural, namespace)})
         self._job_watches.ensure(
             (CLAIMS.plural, namespace),
             lambda: self._watch(CLAIMS, read_claim, self.volumes.cache.claim_changed, namespace=namespace),
         )
+        changed = partial(self._labels.told, self._job_changed)
         self._job_watches.ensure(
             namespace,
-            lambda: self._watch(
-                JOBS, self._read_job, self._job_changed, selector=names.QUEUE, namespace=namespace
-            ),
+            lambda: self._watch(JOBS, self._read_job, changed, selector=names.QUEUE, namespace=namespace),
         )
 
     def watch_kind(self, kind: OperatorKind, namespace: str) -> None:
@@ -129,15 +130,12 @@ class ClusterWatcher:
         key = kind.resource.path(), namespace
         if key in self._job_watches:
             return
-        if not self._synced:
-            self._unsynced.add(key)
 
         def synced() -> None:
-            self._unsynced.discard(key)
             self._listed.add((kind.name, namespace))
             self._dirty.set()
 
-        handler: Handler[JobView] = Handler(self._object_changed, synced)
+        handler: Handler[JobView] = Handler(partial(self._labels.told, self._object_changed), synced)
         seen = self._adoption.objects.seen
         watch = operator_reflector(self._api, kind, namespace, seen=seen, handler=handler)
         self._job_watches.ensure(key, watch.run)
@@ -145,8 +143,7 @@ class ClusterWatcher:
     def _follow_lists(self, watches: set[tuple[str, str]]) -> None:
         """No claim is judged before these lists have come; nor is anything reported at first."""
         self.volumes.cache.unsynced |= watches
-        if not self._synced:
-            self._unsynced |= watches
+        self._lists.expect(watches)
 
     def node(self, name: str) -> NodeView | None:
         """One node as the watch last told of it; None if there is none of that name."""
@@ -178,16 +175,23 @@ class ClusterWatcher:
         selector: str = "",
         namespace: str = "",
     ) -> None:
+        watch = resource.plural, namespace
+
         def synced() -> None:
-            self._unsynced.discard((resource.plural, namespace))
-            self.volumes.cache.synced((resource.plural, namespace))
+            if self._lists.listed(watch):
+                self._listed.add(("Job", namespace))
+            self.volumes.cache.synced(watch)
+            self._dirty.set()
+
+        def refused(error: ApiError) -> None:
+            self._lists.refused(watch, error)
             self._dirty.set()
 
         def told(old: T | None, new: T | None) -> None:
             changed(old, new)
             self._dirty.set()
 
-        handler = Handler(told, synced)
+        handler = Handler(told, synced, refused)
         await Reflector(self._api, resource, read, handler, namespace=namespace, selector=selector).run()
 
     def _read_job(self, item: Object) -> JobView:
@@ -293,12 +297,12 @@ class ClusterWatcher:
             await self._dirty.wait()
             await asyncio.sleep(GATHER_S)
             self._dirty.clear()
-            if self._unsynced and not self._synced:
+            if self._lists.pending:
                 continue
-            if not self._synced:  # before the core may offload any adopted job
+            if not self._lists.over:  # before the core may offload any adopted job
                 await self._rights.begin()
             nodes = self._capacity.nodes()
-            if nodes != self._reported or not self._synced:
+            if nodes != self._reported or not self._lists.over:
                 self._reported = nodes
                 self._report(NodesChanged(nodes))
             for rule in self.volumes.changes():
@@ -306,13 +310,13 @@ class ClusterWatcher:
             for event in self._registry.take_events():
                 self._report(event)
                 self._keep_ended(event)
-            if not self._synced:
-                self._synced = True
-                await self._report_vanished()
+            if not self._lists.over:
+                self._lists.over = True
+                await self._report_vanished(self._lists.missing())
                 await self._report_deleted()
                 self._report_synced()
-            elif self._listed:
-                await self._report_deleted()
+            elif self._listed or self._lists.trusted:
+                await self._report_judged()
 
     def _keep_ended(self, event: Event) -> None:
         """Let a job stay whose Job is over, since its end elsewhere could not be written there."""
@@ -323,15 +327,9 @@ class ClusterWatcher:
             again = event.end in (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.LOST)
             self._rights.keep(event.job_id, ENDED_JOB if again else "")
 
-    async def _report_vanished(self) -> None:
+    async def _report_vanished(self, keys: list[RunKey]) -> None:
         """Report the ends of runs whose Jobs went away meanwhile, as far as events tell of them."""
-        known = self._registry.known() | self._registry.orphans()
         uids = {job_id: adopted.uid for job_id, adopted in self._desk.adopted().items()}
-        keys = [
-            (record.id, record.attempt)
-            for record in map(self._desk.record, self._desk.on_cluster())
-            if record is not None and (record.id, record.attempt) not in known
-        ]
         for end in await self._vanished.ends(keys, uids):
             log.info("ended-and-vanished", job=end.job_id, attempt=end.attempt)
             self._ended.add(end.job_id)
@@ -340,9 +338,21 @@ class ClusterWatcher:
     def _report_synced(self) -> None:
         """Everything has been listed: what is missing is gone."""
         orphans = self._registry.orphans()
-        self._report(SiteSynced(Site.CLUSTER, self._registry.known() | orphans))
+        known = self._registry.known() | orphans | self._lists.trusted
+        self._report(SiteSynced(Site.CLUSTER, known))
         self._status_writer.look_at_all()
-        self._sweeper.begin(orphans)
+        self._sweeper.begin(orphans - self._lists.trusted)
+
+    async def _report_judged(self) -> None:
+        """More has been listed: report what is missing there, as at first."""
+        judged, orphans = self._lists.judged(), self._registry.orphans()
+        missing = sorted(judged - orphans)
+        await self._report_vanished(missing)
+        await self._report_deleted()
+        for job_id, attempt in missing:
+            if job_id not in self._ended:
+                self._report(RunEnded(job_id, attempt, RunEnd.LOST, message="the cluster has no trace of it"))
+        self._sweeper.begin(orphans & judged)
 
     async def _report_deleted(self) -> None:
         """Report the jobs whose objects were deleted while Starburst was down: cancelled, or taken away.
@@ -356,7 +366,8 @@ class ClusterWatcher:
             for job_id, adopted in self._desk.adopted().items()
             if job_id not in self._ended and adopted.uid not in there
             if listed & {(adopted.kind, ""), (adopted.kind, adopted.namespace)}
-            if not self._may_be_made_anew(job_id, adopted.kind)
+            if not self._lists.hides(adopted.kind, adopted.namespace)
+            if not may_be_made_anew(self._desk.record(job_id), adopted.kind, self._registry)
         ]
         whys = await asyncio.gather(*(self._why_taken(job_id, adopted) for job_id, adopted in gone))
         for (job_id, _), why in zip(gone, whys, strict=True):
@@ -375,22 +386,6 @@ class ClusterWatcher:
         outs = (why_out(name, self.node(name)) for name in nodes)
         out = next(filter(None, outs), "")
         return out or await self._evictions.why_gone(adopted.namespace, adopted.name, nodes)
-
-    def _may_be_made_anew(self, job_id: str, kind: str) -> bool:
-        """Whether the object of a job may be missing, or be another one, because of what Starburst did."""
-        record = self._desk.record(job_id)
-        if record is None or record.attempt == 0:
-            return False
-        if any(key[0] == job_id for key in self._registry.known()):
-            return True
-        is_starting = record.phase is Phase.STARTING and record.site is Site.CLUSTER
-        if record.attempt > 1 and is_starting:  # its start is repeated, and may have got half-way
-            return True
-        if kind != "Pod":
-            return False
-        # A run here has a Pod, and a job that only ran in the cloud has kept its own.
-        runs_here = record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLUSTER
-        return not (runs_here or (record.site is Site.CLOUD and record.attempt == 1))
 
 
 def _job_of(view: JobView | PodView) -> str:

@@ -120,7 +120,7 @@ def _company(n: Numbers) -> str:
 
 def _silence(n: Numbers) -> str:
     if n.get("why"):
-        return f"answers, but not so that it could be worked with ({n['why']})"
+        return f"cannot be worked with ({n['why']})"
     if n.get("unsure"):
         return "does not answer, and nobody says whether it runs"
     return "does not answer, though its cloud says it runs"

@@ -269,8 +269,8 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
 def not_kept_apart(state: State, event: JobsNotKeptApart) -> None:
     """Record whether an instance keeps its jobs apart; the start of each says so."""
     instance = state.fleet.instances.get(event.instance_id)
-    if instance is None:
-        state.ignore(event, "no such machine, or it has ended")
+    if instance is None or instance.together == event.why:
+        state.ignore(event, "no such machine, or that is known")
         return
     instance.together = event.why
     state.touch_instance(instance)

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 from starburst.clouds.sky.access.ports import (
     Access,
     CloudAccess,
+    CloudRefusesError,
     ClusterStatus,
     InstanceRef,
     LaunchSpec,
     Observation,
     Presence,
-    SkyCredentialsError,
     SkyError,
     SkyNotFoundError,
     SkyUnreachableError,
@@ -123,7 +123,7 @@ class Line:
     async def end(self, at: InstanceRef) -> None:
         vms = await self._cloud("end")
         if not self.sky.takes_orders:
-            raise SkyCredentialsError("not authorized to perform: ec2:TerminateInstances")
+            raise CloudRefusesError("UnauthorizedOperation: ec2:TerminateInstances")
         for vm in vms:
             if vm.id == at.instance:
                 vm.ended_at = vm.ended_at or wall()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.access.ports import SkyUnreachableError
 from starburst.clouds.sky.boot_contact import LOOK_S, RENEWALS
 from starburst.core.model.events import InstanceReady
 from starburst.domain.cloud import Offer
@@ -102,3 +103,25 @@ def test_where_a_cloud_cannot_be_searched_the_switch_comes_with_the_login(tmp_pa
         assert sky.vms[0].switch_s is not None
 
     play(tmp_path, story)
+
+
+def test_a_cloud_that_throttles_at_first_is_told_later_to_terminate_what_shuts_down(tmp_path: Path) -> None:
+    until = 0.0
+
+    async def hook(what: str) -> None:
+        if what == "before arm" and wall() < until:
+            raise SkyUnreachableError("RequestLimitExceeded")
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        nonlocal until
+        until = wall() + BOOT_S + 60
+        await life.cloud.launch("i-1", OFFER)
+        await life.heard(InstanceReady)
+        at_first = sky.vms[0].ends_when_shut_down
+        await asyncio.sleep(300)
+        assert (at_first, sky.vms[0].ends_when_shut_down) == (False, True)
+        told = sky.calls["arm"]
+        await asyncio.sleep(300)
+        assert sky.calls["arm"] == told, "that is settled"
+
+    play(tmp_path, story, hook=hook)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.access.ports import SkyUnreachableError
 from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady
 from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky
@@ -64,6 +65,28 @@ def test_a_second_instance_that_skypilot_does_not_know_is_ended_and_billed(tmp_p
         assert gone.ended_at - gone.launched_at == pytest.approx(billed_s)
 
     play(tmp_path, story)
+
+
+def test_a_second_instance_is_ended_though_the_cloud_throttles_at_first(tmp_path: Path) -> None:
+    throttles = iter((True, True))
+
+    async def hook(what: str) -> None:
+        if what == "before end" and next(throttles, False):
+            raise SkyUnreachableError("RequestLimitExceeded")
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await life.cloud.launch("i-1", OFFER)
+        while not sky.vms:
+            await asyncio.sleep(0.5)
+        (used,) = sky.vms
+        other = replace(used, id="other", cluster="")
+        sky.vms.append(other)
+        await life.heard(InstanceReady)
+        await asyncio.sleep(400)
+        assert other.ended_at is not None
+        assert used.ended_at is None
+
+    play(tmp_path, story, hook=hook)
 
 
 def test_a_second_instance_that_may_not_be_ended_costs_the_machine_nothing_but_its_bill(

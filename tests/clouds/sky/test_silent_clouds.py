@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from starburst.clouds.sky import boot_contact
 from starburst.clouds.sky.access import cloud_api
-from starburst.clouds.sky.access.ports import CloudRefusesError, SkyUnreachableError
+from starburst.clouds.sky.access.ports import CloudRefusesError, InstanceRef, SkyUnreachableError
 from starburst.clouds.sky.machines import machine, observer
 from starburst.clouds.sky.machines.naming import INTENT
 from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady
@@ -77,7 +78,7 @@ def test_a_cloud_that_answered_while_a_machine_booted_is_waited_for(
             await asyncio.sleep(600.0)
             assert not life.of((InstanceFailed, InstanceGone)), "it may live"
             sky.cloud_up = True
-            over = await life.heard((InstanceFailed, InstanceGone))
+            over = await life.heard(InstanceGone)
             assert not sky.alive()
             assert bill(over) == of_cloud(sky.vms[0])
 
@@ -99,6 +100,39 @@ def test_a_cloud_that_takes_no_credentials_from_here_is_not_waited_for(
         await life.heard(InstanceGone)
         assert wall() - since < 60
         assert not sky.alive()
+
+    play(tmp_path, story)
+
+
+def test_a_cloud_that_refuses_is_not_waited_for_while_another_one_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These credentials are of the one cloud only."""
+    search, sight = Line.search, Line.sight
+
+    async def found(line: Line, provider: str, *more: object) -> object:
+        if provider == "aws":
+            raise CloudRefusesError("AuthFailure")
+        return await search(line, provider, *more)  # type: ignore[arg-type]
+
+    async def seen(line: Line, at: InstanceRef) -> object:
+        if line.sky.vms[0].id == at.instance:
+            raise CloudRefusesError("AuthFailure")
+        one = await sight(line, at)
+        return replace(one, at=replace(one.at, provider="gcp"))
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        monkeypatch.setattr(Line, "search", found)
+        monkeypatch.setattr(Line, "sight", seen)
+        await ready(life)
+        await ready(life, "i-2", replace(OFFER, name="gcp/us-central1/p3.8xlarge", region="us-central1"))
+        await asyncio.sleep(120)
+        await life.cloud.terminate("i-1")
+        since = wall()
+        gone = await life.heard(InstanceGone)
+        assert gone.instance_id == "i-1"
+        assert wall() - since < 60
+        assert life.cloud.machines["i-2"].takes_runs
 
     play(tmp_path, story)
 

@@ -261,7 +261,7 @@ def test_a_machine_that_somebody_stops_is_ended_and_its_runs_are_dead_within_a_m
         assert (await life.heard(RunEnded)).end is RunEnd.LOST
         assert wall() - stopped_at < 60
         assert not sky.alive(), "its disk is not left, either"
-        assert not life.of(InstanceUnreachable)
+        assert [one.why for one in life.of(InstanceUnreachable)] == ["it was stopped, and is ended now"]
 
     play(tmp_path, story)
 

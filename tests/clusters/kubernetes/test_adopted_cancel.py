@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clusters.kubernetes.adoption.offload_rights import OffloadRights
 from starburst.core.model.events import CancelRequested
-from starburst.domain.job import Phase
+from starburst.domain.job import Phase, Submission
 from starburst.kube import names
 from starburst.kube.resources import JOBS, PODS
 from tests.clusters.kubernetes.kinds import KINDS, an_object
@@ -95,6 +96,30 @@ def test_one_that_is_deleted_before_it_is_marked_is_cancelled(tmp_path: Path) ->
         scene.world.delete(JOBS, NS, "train")
         await scene.until(lambda: scene.cancels)
         assert scene.cancels == list(scene.desk.submissions)
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["deleting", "gone"])
+def test_one_that_is_deleted_before_its_job_is_handed_in_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stays: bool
+) -> None:
+    async def act(scene: Scene) -> None:
+        asked: list[str] = []
+
+        async def slow(_rights: OffloadRights, submission: Submission) -> str:
+            asked.append(submission.job.id)
+            scene.world.controller = not stays  # its finalizer is left
+            scene.world.delete(JOBS, NS, "train")
+            await scene.pass_time(5)
+            assert (scene.find(JOBS, "train") is not None) is stays
+            return ""
+
+        monkeypatch.setattr(OffloadRights, "why_confined", slow)
+        scene.world.add(JOBS, a_job())
+        await scene.until(lambda: asked)
+        await scene.pass_time(20)
+        assert (len(asked), scene.desk.submissions) == (1, {})
 
     play(tmp_path, act)
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from starburst.clusters.kubernetes.runs.evictions import EVICTED
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.kube.resources import EVENTS, JOBS, NODES, PODS
+from tests.clusters.kubernetes import views
+from tests.clusters.kubernetes.run_reader import Reader, ended
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, a_pod, play
 from tests.kube_unit.store import Object
+
+BACKOFF = "BackoffLimitExceeded"
+INDEXES = ("FailedIndexes", "MaxFailedIndexesExceeded")
 
 
 def cordon(scene: Scene) -> None:
@@ -179,3 +186,48 @@ def test_a_job_that_has_ended_leaves_nothing_alive(tmp_path: Path) -> None:
         assert scene.pods() == []
 
     play(tmp_path, act)
+
+
+@pytest.mark.parametrize("reason", [BACKOFF, *INDEXES])
+@pytest.mark.parametrize("restarts", [True, False])
+@pytest.mark.parametrize(
+    "how", [{"reason": "Evicted"}, {"disruption": "TerminationByKubelet", "exit_code": 137}]
+)
+def test_a_pod_that_says_that_it_was_evicted_displaces_its_run_whatever_its_restart_policy(
+    how: dict[str, object], restarts: bool, reason: str
+) -> None:
+    job = views.a_job(end="Failed", end_reason=reason)
+    pod = replace(views.failed(views.a_pod(job=job), None, ""), **how)  # type: ignore[arg-type]
+    killed = views.failed(views.a_pod("beside", job), 143, deleting=True)
+    told = Reader(restarts=restarts).see(job, killed, pod)
+    assert told[-1] == ended(RunEnd.DISPLACED, None, str(how.get("disruption", "Evicted")))
+
+
+@pytest.mark.parametrize("reason", [BACKOFF, *INDEXES])
+def test_one_that_the_job_controller_deletes_at_its_limit_of_restarts_says_nothing(reason: str) -> None:
+    job = views.a_job(end="Failed", end_reason=reason)
+    killed = views.failed(views.a_pod(job=job), 143, deleting=True)
+    told = Reader(restarts=True).see(job, killed)[-1]
+    assert isinstance(told, RunEnded)
+    assert told.end is RunEnd.EXITED
+
+
+@pytest.mark.parametrize(
+    ("reason", "how"), [("PodFailurePolicy", RunEnd.EXITED), ("DeadlineExceeded", RunEnd.OUT_OF_TIME)]
+)
+def test_a_limit_or_rule_of_the_user_stays_a_failure_though_a_pod_was_evicted(
+    reason: str, how: RunEnd
+) -> None:
+    job = views.a_job(end="Failed", end_reason=reason)
+    told = Reader().see(job, views.failed(views.a_pod(job=job), None, "Evicted"))[-1]
+    assert isinstance(told, RunEnded)
+    assert told.end is how
+
+
+@pytest.mark.parametrize("reason", INDEXES)
+def test_one_index_that_failed_by_itself_is_enough_for_a_failure(reason: str) -> None:
+    job = views.a_job(end="Failed", end_reason=reason)
+    pods = views.failed(views.a_pod("one", job), None, "Evicted"), views.failed(views.a_pod("two", job), 7)
+    told = Reader().see(job, *pods)[-1]
+    assert isinstance(told, RunEnded)
+    assert (told.end, told.exit_code) == (RunEnd.EXITED, 7)

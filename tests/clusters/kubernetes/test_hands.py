@@ -170,3 +170,57 @@ def test_an_object_that_is_made_again_with_its_marks_copied_is_another_job(
         await scene.until(lambda: scene.running() == 1)
 
     play(tmp_path, act, minor="31")
+
+
+NO_QUEUE = {names.QUEUE: None}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize("kind", ["submitted", "Job"])
+def test_the_label_of_its_queue_stripped_off_a_run_is_put_back(
+    tmp_path: Path, kind: str, answers: bool
+) -> None:
+    async def act(scene: Scene) -> None:
+        name, job_id, _ = await begun(scene, kind)
+        if not answers:
+            scene.world.fail(f"GET /apis/batch/v1/namespaces/{NS}/jobs/{name}", times=10**6, status=500)
+        meddle(scene, name, labels=NO_QUEUE)
+        await scene.pass_time(20)
+        assert (scene.ends, scene.cancels, scene.running()) == ([], [], 1)
+        scene.world.heal()
+        await scene.until(lambda: names.QUEUE in scene.the(JOBS, name)["metadata"]["labels"])
+        meddle(scene, name, labels=NO_QUEUE)
+        await scene.until(lambda: scene.ends)
+        assert (scene.ends, scene.cancels) == ([(job_id, 1, "exited")], [])
+        assert len(scene.world.ran) == 1
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("kind", ["submitted", "Job"])
+def test_one_that_is_gone_at_once_is_cancelled_as_soon_as_the_server_says_so(
+    tmp_path: Path, kind: str
+) -> None:
+    async def act(scene: Scene) -> None:
+        name, job_id, _ = await begun(scene, kind)
+        scene.world.fail(f"GET /apis/batch/v1/namespaces/{NS}/jobs/{name}", times=10**6, status=500)
+        scene.world.remove(JOBS, NS, name)
+        await scene.pass_time(20)
+        assert scene.cancels == []
+        scene.world.heal()
+        await scene.until(lambda: scene.cancels)
+        assert set(scene.cancels) == {job_id}
+
+    play(tmp_path, act)
+
+
+def test_who_takes_the_label_off_a_job_that_waits_takes_it_out_of_the_queue(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt()
+        meddle(scene, "train", labels=NO_QUEUE)
+        await scene.until(lambda: scene.cancels)
+        await scene.pass_time(5)
+        assert set(scene.cancels) == {job_id}
+        assert names.QUEUE not in scene.the(JOBS, "train")["metadata"]["labels"]
+
+    play(tmp_path, act)

@@ -58,6 +58,28 @@ def test_one_that_fails_in_the_cloud_ends_failed_with_its_exit_code(tmp_path: Pa
     play(tmp_path, act, minor=minor)
 
 
+@pytest.mark.parametrize(
+    ("counter", "phase", "end"),
+    [("failed", Phase.FAILED, "Failed"), ("succeeded", Phase.SUCCEEDED, "Complete")],
+)
+def test_its_end_counts_no_fewer_pods_than_ended_here_before(
+    tmp_path: Path, counter: str, phase: Phase, end: str
+) -> None:
+    """Newer servers refuse that; so the end would never be written."""
+
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt()
+        scene.world.change(JOBS, NS, "train", {"status": {counter: 2}})
+        scene.away(job_id)
+        scene.away(job_id, Phase.RUNNING)
+        scene.end(job_id, phase, 0)
+        await scene.until(lambda: names.LOGS in scene.marks("train"))
+        assert end in scene.conditions("train")
+        assert scene.the(JOBS, "train")["status"][counter] == 2
+
+    play(tmp_path, act, minor="32")
+
+
 @SERVERS
 def test_one_that_comes_home_runs_here_after_all(tmp_path: Path, minor: str) -> None:
     async def act(scene: Scene) -> None:

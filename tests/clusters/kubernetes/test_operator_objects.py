@@ -184,6 +184,18 @@ def test_one_that_is_given_to_its_operator_is_cancelled_and_its_status_is_left_t
     play(tmp_path, act, watching=False, minor="34")
 
 
+def test_the_label_of_its_queue_stripped_off_one_that_runs_is_put_back(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.world.chakra = False
+        job_id = await adopted(scene, JOBSET)
+        await scene.start(job_id, "n0", "n1")
+        scene.world.change(JOBSET.resource, NS, "train", {"metadata": {"labels": {names.QUEUE: None}}})
+        await scene.until(lambda: names.QUEUE in scene.the(JOBSET.resource, "train")["metadata"]["labels"])
+        assert (scene.ends, scene.cancels) == ([], [])
+
+    play(tmp_path, act, watching=False, minor="34")
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_one_that_is_deleted_is_cancelled(tmp_path: Path, restarted: bool) -> None:
     async def act(scene: Scene) -> None:

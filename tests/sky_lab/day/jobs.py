@@ -14,8 +14,8 @@ from tests.sky_lab.marks import BEATS, BEGIN, BOXED, END, LOGGED
 IMAGE, NO_IMAGE = "localhost:5000/local/busybox:1", "localhost:5000/no/such:1"
 #: Bytes that the kinds "logs" and "gigabyte" write; and how many of one log the home keeps.
 LOG_BYTES, GIGABYTE, MAX_LOG = 20_000_000, 1_000_000_000, 50_000_000
-#: What Starburst adds to a log at most, bytes.
-WORDS = 200
+#: What Starburst keeps of a longer log's end, and adds to a log at most, bytes.
+LOG_END, WORDS = 65_536, 200
 #: What the file says that goes along with the kind "workdir".
 ALONG = "what goes along"
 #: Bytes of the machine's disk that the kind "fills" takes.
@@ -157,7 +157,7 @@ KINDS = (
     Kind("deaf", DEAF, ends=frozenset({Phase.CANCELLED}), cancelled=True),
     Kind("memory", MEMORY, ends=frozenset({Phase.SUCCEEDED, Phase.FAILED}), greedy=True),
     Kind("logs", LOGS, log=(LOG_BYTES, LOG_BYTES * 11 // 10)),
-    Kind("gigabyte", GIGABYTES, log=(MAX_LOG, MAX_LOG + WORDS)),
+    Kind("gigabyte", GIGABYTES, log=(MAX_LOG, MAX_LOG + LOG_END + WORDS)),
     Kind("fills", FILLED),
     Kind("saves", SAVES, requeued=True, saves=True),
     Kind("workdir", WORKDIR, workdir=True),

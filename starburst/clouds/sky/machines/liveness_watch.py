@@ -55,16 +55,21 @@ class LivenessWatch:
 
     async def watch(self) -> None:
         """Look every `QUIET_S`, and at once at machines that are suspected to be gone."""
-        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        backoff, clock = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), asyncio.get_running_loop().time
+        looked_at = clock()  # at all of them
         while True:
             await self._suspicion.wait(QUIET_S)
             up = self._up()
             suspects = [machine for machine in self._machines.values() if machine.is_suspect]
             for machine in suspects:
                 machine.is_suspect = False
+            meant = [machine for machine in up if machine in suspects]
+            if not meant or clock() - looked_at >= QUIET_S:  # one that is always suspected hides no other
+                meant = up
             try:
-                await self._look([machine for machine in up if machine in suspects] or up)
+                await self._look(meant)
                 backoff.reset()
+                looked_at = clock() if meant is up else looked_at
             except SkyError as error:
                 pause_s = backoff.next_s()
                 log.warning("cloud-does-not-answer", error=str(error), again_in_s=pause_s)
@@ -119,7 +124,7 @@ class LivenessWatch:
             log.warning("machine-stopped", instance=machine.id)
             if machine.entry.nodes == 1:  # else the others are billed until they have ended, too
                 machine.entry.halted_at = machine.entry.halted_at or self._clock.now()
-            machine.request_end()
+            machine.end_unasked("it was stopped, and is ended now")
         else:
             machine.checked_at = self._clock.now()
 
@@ -135,5 +140,6 @@ class LivenessWatch:
             machine.note_access(status)
             if not entry.instances:
                 await self._observer.identify(machine, status)
+        await self._observer.arm(machine)
         if before != (entry.forgotten, entry.access, entry.instances):
             machine.save()

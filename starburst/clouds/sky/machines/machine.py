@@ -15,6 +15,7 @@ from starburst.clouds.sky.access.answers import MachineState, parse_exchange
 from starburst.clouds.sky.access.ports import (
     Access,
     ClusterStatus,
+    InstanceRef,
     LocalError,
     Observation,
     Presence,
@@ -25,7 +26,12 @@ from starburst.clouds.sky.agent.protocol import ExchangeRequest
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from starburst.clouds.sky.machines.fitness import Fitness
-from starburst.core.model.events import ImagesReported, InstanceStalled, JobsNotKeptApart
+from starburst.core.model.events import (
+    ImagesReported,
+    InstanceStalled,
+    InstanceUnreachable,
+    JobsNotKeptApart,
+)
 
 log = structlog.get_logger()
 
@@ -70,13 +76,17 @@ class RentedMachine:
     unnamed: bool = field(default=False, init=False)
     #: Host name and address in its network of each node that has answered.
     hosts: dict[int, tuple[str, str]] = field(default_factory=dict, init=False)
-    #: That its launch is held up is reported.
-    is_held_up: bool = field(default=False, init=False)
+    #: What holds up its launch, as last reported, "" if nothing; None: not reported by this process.
+    held_up_by: str | None = field(default=None, init=False)
     fitness: Fitness = field(default_factory=Fitness, init=False)
     #: Its images, as last reported; None: not reported by this process.
     images: Images | None = field(default=None, init=False)
     #: Why each node that has answered does not keep jobs apart; "" if it does.
     not_apart: dict[int, str] = field(default_factory=dict, init=False)
+    #: The same of the whole, as last reported; None: not reported by this process.
+    together: str | None = field(default=None, init=False)
+    #: Instances that its cloud is still to be told to terminate when they shut down.
+    to_arm: list[InstanceRef] = field(default_factory=list, init=False)
 
     @property
     def id(self) -> str:
@@ -110,8 +120,7 @@ class RentedMachine:
         Raises:
             SkyUnreachableError: SkyPilot never said.
         """
-        known = [self.entry.access, *self.entry.workers]
-        access = known[node] if node < len(known) else None
+        access = next(iter([self.entry.access, *self.entry.workers][node:]), None)
         if access is None:
             raise SkyUnreachableError(f"{self.id}: SkyPilot does not say how to log in")
         return access
@@ -212,9 +221,10 @@ class RentedMachine:
         """Journal why jobs are not kept apart, "" if they are: on a node, and so on the whole."""
         self.not_apart[node] = why
         found = next((self.not_apart[n] for n in self.nodes if self.not_apart.get(n)), "")
-        if found != self.entry.together and (found or self.not_apart.keys() >= set(self.nodes)):
+        if found != self.together and (found or self.not_apart.keys() >= set(self.nodes)):
             self.entry.together = found
             self.save()
+            self.together = found
             self.context.report(JobsNotKeptApart(self.id, found))
             if found:
                 log.warning("jobs-not-kept-apart", instance=self.id, why=found)
@@ -227,9 +237,9 @@ class RentedMachine:
             self.fitness.took(self.node_name(node))
 
     def launch_held_up(self, why: str) -> None:
-        """Report what holds up its launch, once until it goes on, which "" says."""
-        if bool(why) != self.is_held_up:
-            self.is_held_up = bool(why)
+        """Report what holds up its launch, "" if nothing does, if that has changed."""
+        if why != self.held_up_by:
+            self.held_up_by = why
             self.context.report(InstanceStalled(self.id, why))
 
     def note_images(self, images: Images) -> None:
@@ -333,26 +343,29 @@ class RentedMachine:
         self.turn.ring()
         self.wake.ring()
 
+    def end_unasked(self, why: str) -> None:
+        """As `request_end`, of a machine that the core does not give back: no job is to join it any more."""
+        self.request_end()
+        self.context.report(InstanceUnreachable(self.id, why))
+
     def gone(self) -> None:
         """Its cloud has it no more. A spot machine whose end was not requested was preempted."""
         entry = self.entry
         entry.ended_at = self._over_at()
         entry.preempted = entry.spot and (entry.node_lost or not entry.ending)
-        if entry.launched_at is None:
-            entry.launched_at = entry.ended_at
+        entry.launched_at = entry.ended_at if entry.launched_at is None else entry.launched_at
         self._close()
 
     def lost_node(self) -> None:
         """One of its machines is gone, and its cloud does not say that others run: all are ended.
 
-        Where others run it is `lose`, and the core decides what becomes of them. SkyPilot 0.14 counts a
-        cluster with a part of its nodes as INIT, sets its autostop off and takes no jobs for it
-        (`_update_cluster_status` of sky/backends/backend_utils.py): the lease and the switch of each machine
-        are our own, and `down` ends what is left by its tags.
+        Where others run it is `lose`. SkyPilot 0.14 counts a cluster with a part of its nodes as INIT, sets
+        its autostop off and takes no jobs for it (`_update_cluster_status` of sky/backends/backend_utils.py):
+        lease and switch of each machine are our own, and `down` ends what is left by its tags.
         """
         log.warning("gang-lost", instance=self.id, machines=self.entry.nodes)
         self.entry.node_lost = True
-        self.request_end()
+        self.end_unasked("one of its machines is gone, and the others are ended")
 
     def failed(self, message: str, *, sold_out: bool) -> None:
         """Its launch failed and has left nothing in the cloud."""
@@ -360,7 +373,7 @@ class RentedMachine:
         self._close()
 
     def report_state(self) -> None:
-        """Report that it takes runs or is over, and what it lost; nothing while it comes up or ends."""
+        """Report that it takes runs, ends or is over, and what it lost; nothing while it comes up."""
         if self.entry.lost:
             self.context.report(self.entry.lost_event())
         if self.entry.is_over:
@@ -369,6 +382,8 @@ class RentedMachine:
             self.context.report(self.entry.end_event())
         elif self.takes_runs and self.entry.launched_at is not None:
             self.context.report(self.entry.ready_event())
+        elif self.entry.ready:  # perhaps unasked, and not told before a crash
+            self.context.report(InstanceUnreachable(self.id, "it is being ended"))
 
     def _close(self) -> None:
         self.save()

@@ -32,7 +32,7 @@ MEET_S, CLOCK_SKEW_S = 10.0, 60.0
 #: Wall seconds for which a cloud is waited for while it does not answer: EC2 describes an instance for about
 #: an hour after its end, so that later it has nothing more to say of the bill.
 WORD_S = 7200.0
-#: What the journal has of all clouds together: whether one has ever answered; False: none within `WORD_S`.
+#: What the journal has of clouds: whether each has ever answered; False: not within `WORD_S`.
 ANSWERS = "clouds"
 
 #: Of several machines the first of these decides how the whole stands: without one of them its gang is lost.
@@ -48,9 +48,13 @@ class CloudObserver:
         self._context = context
         self._clouds = context.clouds
         self._begun_at = context.clock.wall()
-        #: As journaled; None: not known yet. Since when, wall s, there are only errors.
-        self._answers: bool | None = (context.journal.get(ANSWERS) or {}).get("answers")
-        self._silent_since: float | None = None
+        journaled = context.journal.get(ANSWERS) or {}
+        #: By cloud, as journaled; none: not known yet.
+        self._answers: dict[str, bool] = dict(journaled.get("by_cloud") or {})
+        #: What was journaled before clouds were told apart.
+        self._answered: bool | None = journaled.get("answers")
+        #: Since when, wall s, a cloud answers nothing but errors.
+        self._silent_since: dict[str, float] = {}
 
     async def identify(self, machine: RentedMachine, status: ClusterStatus) -> None:
         """Learn which instance a machine is, if its cloud describes it; of several all or none.
@@ -64,21 +68,21 @@ class CloudObserver:
         try:
             with anyio.fail_after(MEET_S):
                 seen = [await self._clouds.sight(at) for at in (status.at, *status.workers_at)]
+                self._note_answer(seen[0].at.provider)
                 others = await self._others(machine, seen)
         except (SkyError, TimeoutError) as error:
             if not machine.unnamed:
                 log.warning("cloud-not-asked", instance=machine.id, error=str(error) or "no answer")
             machine.unnamed = True
             return
-        self._note_answer()
         if any(one.presence is not Presence.RUNNING for one in seen):
             return
-        if any([await self._ended(machine, one) for one in others if one.presence is Presence.RUNNING]):
-            return  # until when they are billed is known at a later look
+        if any([await self._end_other(machine, one) for one in others if one.presence is Presence.RUNNING]):
+            return  # a later look tells whether they have ended, and until when they are billed
         machine.entry.at, *machine.entry.workers_at = [one.at for one in seen]
         machine.book(seen, others)
-        for one in () if machine.entry.spot else seen:  # spot instances are terminated in any case
-            await self.terminate_on_shutdown(machine, one.at)
+        machine.to_arm = [] if machine.entry.spot else [one.at for one in seen]  # spot ones never stop
+        await self.arm(machine)
 
     async def _others(self, machine: RentedMachine, seen: Sequence[Observation]) -> list[Observation]:
         """Further instances that this intent made: SkyPilot gave them up in its launch."""
@@ -88,28 +92,35 @@ class CloudObserver:
         except ValueError:  # not an offer: it was not launched by us
             return []
 
-    async def _ended(self, machine: RentedMachine, other: Observation) -> bool:
-        """End a further instance of an intent; whether the cloud takes that order."""
+    async def _end_other(self, machine: RentedMachine, other: Observation) -> bool:
+        """End a further instance of an intent; whether to look at it again: not if that is refused."""
         try:
             with anyio.fail_after(MEET_S):
                 await self._clouds.end(other.at)
         except (SkyError, TimeoutError) as error:
             why = str(error) or "no answer"
             log.error("second-instance-lives", instance=machine.id, at=other.at.instance, error=why)
-            return False
+            return not isinstance(error, CloudRefusesError)
         log.warning("second-instance-ended", instance=machine.id, at=other.at.instance)
         return True
 
-    async def terminate_on_shutdown(self, machine: RentedMachine, at: InstanceRef) -> None:
-        """Have an instance that shuts itself down terminated rather than stopped."""
+    async def arm(self, machine: RentedMachine) -> None:
+        """Have what is left of `machine.to_arm` terminated rather than stopped when it shuts itself down."""
+        machine.to_arm = [at for at in machine.to_arm if not await self.terminate_on_shutdown(machine, at)]
+
+    async def terminate_on_shutdown(self, machine: RentedMachine, at: InstanceRef) -> bool:
+        """Have an instance that shuts itself down terminated; whether its cloud took or refused that."""
+        settled = True
         try:
             with anyio.fail_after(MEET_S):
                 ends = await self._clouds.arm(at)
             why = "" if ends else f"{at.provider} does not take that order"
         except (SkyError, TimeoutError) as error:
             why = str(error) or "no answer"
+            settled = isinstance(error, CloudRefusesError)
         if why:
             log.warning("shut-down-only-stops-it", instance=machine.id, why=why)
+        return settled
 
     async def describe(self, machine: RentedMachine) -> Observation | None:
         """What its cloud says of a machine by its id, or by our labels; None if the cloud does not say.
@@ -182,7 +193,7 @@ class CloudObserver:
         known = machine.entry.instances
         seen = {node: await self._clouds.sight(known[node]) for node in nodes} if known else {}
         if seen:
-            self._note_answer()
+            self._note_answer(known[0].provider)
             machine.book([one for node, one in seen.items() if node not in machine.entry.lost])
         return seen
 
@@ -191,7 +202,6 @@ class CloudObserver:
         labelled = await self._labelled(machine)
         if labelled is None:
             return None
-        self._note_answer()
         found = sorted(labelled, key=lambda one: one.launched_at or 0.0)
         last = max(0, len(found) - machine.entry.nodes)
         machine.book(found[last:], found[:last])
@@ -205,6 +215,7 @@ class CloudObserver:
         found = await self._clouds.search(provider, rest.partition("/")[0], labels)
         if found is None:
             return None
+        self._note_answer(provider)
         # Undated labels may stem from an earlier database; an instance is not older than its intent.
         return [one for one in found if entry.dated or self._is_of(machine, one)]
 
@@ -214,30 +225,35 @@ class CloudObserver:
         It is for `WORD_S`, and where it has answered before also while a machine may live of which nobody
         else can tell. It is not where it has never answered, and refuses or was waited for in vain before.
         """
-        if self._answers is None:
+        provider = OfferName.parse(machine.entry.offer).infra.partition("/")[0]
+        if self._has_answered(provider) is None:
             if isinstance(error, CloudRefusesError):
                 return False
-            if self._silent_s() >= WORD_S:
-                self._note_answers(False)
-        return self._answers is not False and (
-            self._silent_s() < WORD_S or (self._answers is True and self._may_live(machine))
-        )
+            if self._silent_s(provider) >= WORD_S:
+                self._note_answers(provider, False)
+        answers, silent_s = self._has_answered(provider), self._silent_s(provider)
+        return answers is not False and (silent_s < WORD_S or (answers is True and self._may_live(machine)))
 
-    def _note_answer(self) -> None:
-        self._silent_since = None
-        if not self._answers:
-            self._note_answers(True)
+    def _has_answered(self, provider: str) -> bool | None:
+        """Whether a cloud has ever answered; False: not within `WORD_S`; None: not known yet."""
+        return self._answers.get(provider, self._answered)
 
-    def _note_answers(self, answers: bool) -> None:
-        self._answers = answers
+    def _note_answer(self, provider: str) -> None:
+        self._silent_since.pop(provider, None)
+        if not self._has_answered(provider):
+            self._note_answers(provider, True)
+
+    def _note_answers(self, provider: str, answers: bool) -> None:
+        self._answers[provider] = answers
         with suppress(OSError):  # a full disk changes nothing in this process
-            self._context.journal.put(ANSWERS, {"key": ANSWERS, "answers": answers})
+            entry = {"key": ANSWERS, "answers": self._answered, "by_cloud": self._answers}
+            self._context.journal.put(ANSWERS, entry)
 
-    def _silent_s(self) -> float:
-        """For how long clouds have answered nothing, wall seconds; one has just not answered."""
+    def _silent_s(self, provider: str) -> float:
+        """For how long a cloud has answered nothing, wall seconds; it has just not answered."""
         now = self._context.clock.wall()
-        self._silent_since = now if self._silent_since is None else min(self._silent_since, now)
-        return now - self._silent_since
+        self._silent_since[provider] = min(now, self._silent_since.get(provider, now))
+        return now - self._silent_since[provider]
 
     async def booting(self, machine: RentedMachine) -> list[Observation]:
         """The running instances of an intent that comes up, as far as its cloud can be searched.
@@ -247,8 +263,6 @@ class CloudObserver:
             ValueError: it was not launched by us.
         """
         found = await self._labelled(machine)
-        if found is not None:
-            self._note_answer()
         return [one for one in found or () if one.presence is Presence.RUNNING]
 
     def _is_of(self, machine: RentedMachine, seen: Observation) -> bool:

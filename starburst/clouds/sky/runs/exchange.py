@@ -208,7 +208,7 @@ class Exchanges:
     def _update(self, entry: RunEntry, rank: RankEntry, state: TaskState) -> None:
         """Set the journaled state of a task to what its machine says."""
         table, name = self.table, entry.name(rank)
-        before = (rank.started, rank.over, rank.known)
+        before, exit_before = (rank.started, rank.over, rank.known), rank.exit
         rank.started = rank.started or state.started
         if entry.late is not None:
             rank.known = state.known
@@ -218,7 +218,11 @@ class Exchanges:
         if table.deadlines.is_through(name, state, self._context.clock.wall()) or never:
             rank.over, rank.exit = True, state.exit
         if before != (rank.started, rank.over, rank.known):
-            table.changed(entry, has_started=rank.started and not before[0])
+            try:
+                table.changed(entry, has_started=rank.started and not before[0])
+            except OSError:  # not journaled, so not known: the next exchange asks again
+                (rank.started, rank.over, rank.known), rank.exit = before, exit_before
+                raise
 
     def _read_values(self, entry: RunEntry) -> None:
         if all(rank.known or rank.over for rank in entry.ranks):

@@ -166,6 +166,9 @@ class Adoption:
         if latest is None or latest.deleting:
             return
         confined = await self.rights.why_confined(submission)
+        latest = self._views.get(view.uid)
+        if latest is None or latest.deleting:  # the job is not there yet, so the watch did not cancel it
+            return
         kept = "" if submission.job.hold else latest.annotations.get(names.KEPT) or why_kept(latest)
         hold = submission.job.hold or bool(kept)
         submission = replace(submission, job=replace(submission.job, confined=confined, hold=hold))

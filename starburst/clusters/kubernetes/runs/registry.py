@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.clusters.kubernetes.runs.run_object import RunObject
-from starburst.core.model.events import CancelRequested, Event, RunStarted
+from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
 from starburst.kube.objects import JobView, PodView
 
 WALL = EndTimes()
+NO_TRACE = "the cluster has no trace of it"
 
 
 class RunRegistry:
@@ -37,6 +38,8 @@ class RunRegistry:
         #: Pods by the uid of the Job that owns them.
         self._pods: dict[str, dict[tuple[str, str], PodView]] = {}
         self._news: dict[RunKey, None] = {}
+        #: Runs of earlier watches whose ends were not told.
+        self._before: dict[RunKey, RunObject] = {}
 
     def __iter__(self) -> Iterator[RunObject]:
         return iter(list(self._units.values()))
@@ -86,6 +89,29 @@ class RunRegistry:
             for pod in pods.values()
             if not pod.over and (key := self._identity.marked(pod)) is not None and key not in self._units
         )
+
+    def begin_anew(self) -> None:
+        """Forget what was seen, before everything is listed again: what went away meanwhile is not told."""
+        self._before |= {unit.key: unit for unit in self if not unit.told_end}
+        for seen in (self._units, self._attempts, self._by_uid, self._pods, self._news):
+            seen.clear()
+
+    def vanished(self, known: Collection[RunKey]) -> list[RunEnded]:
+        """The ends of runs of earlier watches that were not listed again, so are not in `known`.
+
+        One that ended, or that Starburst was ending, ends as was known then; of the others nothing is known.
+        """
+        gone = [unit for key, unit in self._before.items() if key not in known]
+        self._before = {}
+        return [self._end_of_vanished(unit) for unit in gone]
+
+    def _end_of_vanished(self, unit: RunObject) -> RunEnded:
+        over = unit.view.end if isinstance(unit.view, JobView) else unit.view.over
+        unit.gone, unit.pods = True, {key: pod for key, pod in unit.pods.items() if pod.over}
+        end = unit.end(self._restarts) if over or unit.stopping is not None else None
+        if end is None:
+            return RunEnded(*unit.key, RunEnd.LOST, message=NO_TRACE)
+        return replace(end, ended_at=self._end_times.told(unit.ended_at))
 
     def job_changed(self, old: JobView | None, new: JobView | None) -> None:
         """An event of a watch of Jobs."""

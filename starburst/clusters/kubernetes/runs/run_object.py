@@ -30,6 +30,8 @@ SITE_REASONS = frozenset(
 #: What a container runtime says that gave up on a start, or whose sandbox died meanwhile; whatever else keeps
 #: a container from starting (StartError) is its command's or image's fault.
 GAVE_UP = ("context canceled", "context deadline exceeded", "namespace path: lstat /proc/")
+#: Reasons of a Failed Job that stand for the failures of its pods: how they ended decides.
+BY_ITS_PODS = ("", "BackoffLimitExceeded", "FailedIndexes", "MaxFailedIndexesExceeded")
 #: Ends of runs that Starburst took back because of the cluster.
 TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.SUSPENDED)
 DELETED = "it was deleted in the cluster"
@@ -175,8 +177,8 @@ class RunObject:
             return RunEnded(*self.key, stopping, message=self.stopping_why)
         failed = [pod for pod in self._pods() if pod.phase == "Failed"]
         own = [pod for pod in failed if not _was_taken(pod)]
-        if not own and not is_last and self._lost_its_pods(restarts):
-            taken = failed[0] if failed else None
+        if not own and not is_last and self._lost_its_pods(failed, restarts):
+            taken = next(filter(_says_it_was_taken, failed), failed[0] if failed else None)
             why = taken.disruption or _words(taken) if taken is not None else ""
             how = RunEnd.LOST if taken is not None and taken.reason == NEVER_RAN else RunEnd.DISPLACED
             return RunEnded(*self.key, how, message=why or "its pods were taken away")
@@ -185,16 +187,18 @@ class RunObject:
         end = RunEnd.EXITED if in_time else RunEnd.OUT_OF_TIME
         return RunEnded(*self.key, end, code or 1, self._why_failed(own or failed))
 
-    def _lost_its_pods(self, restarts: Callable[[str], bool]) -> bool:
-        """Whether it failed for pods that are gone or were taken away, and none that failed by itself.
+    def _lost_its_pods(self, failed: list[PodView], restarts: Callable[[str], bool]) -> bool:
+        """Whether it failed for pods that are gone or were taken away; none of `failed` failed by itself.
 
-        A Job of containers that are restarted in place has no failed pods either: at its limit of restarts
-        the Job controller deletes those that run.
+        A Job of containers that are restarted in place has no pods that failed by themselves either: at its
+        limit of restarts the Job controller deletes those that run. Only pods that say so were taken away.
         """
         view = self.view
         if isinstance(view, PodView):
             return True
-        return view.end_reason in ("", "BackoffLimitExceeded") and not restarts(self.key[0])
+        if view.end_reason not in BY_ITS_PODS:
+            return False
+        return any(map(_says_it_was_taken, failed)) or not restarts(self.key[0])
 
     def _pods(self) -> list[PodView]:
         if isinstance(self.view, PodView):
@@ -216,7 +220,11 @@ def _words(pod: PodView) -> str:
 
 
 def _was_taken(pod: PodView) -> bool:
-    """Whether a pod failed for a reason of the site."""
+    """Whether a pod failed for a reason of the site, or because it was deleted."""
+    return pod.deleting or _says_it_was_taken(pod)
+
+
+def _says_it_was_taken(pod: PodView) -> bool:
+    """Whether a failed pod itself names a reason of the site."""
     gave_up = pod.reason == "StartError" and any(words in pod.message for words in GAVE_UP)
-    by_site = gave_up or pod.reason in SITE_REASONS or pod.reason.startswith("OutOf")
-    return by_site or pod.deleting or bool(pod.disruption)
+    return gave_up or pod.reason in SITE_REASONS or pod.reason.startswith("OutOf") or bool(pod.disruption)

@@ -10,7 +10,10 @@ import structlog
 from starburst.clusters.kubernetes.runs.complaints import events_of, last_at
 from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunKey
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.core.model.events import RunEnd, RunEnded
+from starburst.core.model.jobs import JobRecord
+from starburst.domain.job import Phase, Site
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import Object
@@ -40,7 +43,7 @@ class Vanished:
         self, api: Api, where: Callable[[RunKey], tuple[str, str, str]], end_times: EndTimes
     ) -> None:
         self._api = api
-        self._where = where
+        self.where = where
         self._end_times = end_times
         self._turns = asyncio.Semaphore(AT_ONCE)
 
@@ -50,7 +53,7 @@ class Vanished:
         return [end for end in await asyncio.gather(*asked) if end is not None]
 
     async def _end(self, key: RunKey, uid: str) -> RunEnded | None:
-        kind, namespace, name = self._where(key)
+        kind, namespace, name = self.where(key)
         async with self._turns:
             while kind == "Job":
                 try:
@@ -71,6 +74,22 @@ class Vanished:
                 end = RunEnd.OUT_OF_TIME if reason == OUT_OF_TIME else RunEnd.EXITED
                 return RunEnded(*key, end, 1, f"{reason}: {message}", ended_at=at)
         return None
+
+
+def may_be_made_anew(record: JobRecord | None, kind: str, registry: RunRegistry) -> bool:
+    """Whether the object of a job may be missing, or be another one, because of what Starburst did."""
+    if record is None or record.attempt == 0:
+        return False
+    if any(key[0] == record.id for key in registry.known()):
+        return True
+    is_starting = record.phase is Phase.STARTING and record.site is Site.CLUSTER
+    if record.attempt > 1 and is_starting:  # its start is repeated, and may have got half-way
+        return True
+    if kind != "Pod":
+        return False
+    # A run here has a Pod, and a job that only ran in the cloud has kept its own.
+    runs_here = record.phase in (Phase.STARTING, Phase.RUNNING) and record.site is Site.CLUSTER
+    return not (runs_here or (record.site is Site.CLOUD and record.attempt == 1))
 
 
 def _is_about(event: Object, kind: str, uid: str) -> bool:
