@@ -80,7 +80,7 @@ PLANTED = {
         "starburst.store.store:Store._put",
         "[rows.action(item) for item in asked.values()]",
         "[]",
-        (42, 14, 0.125, ("killed", "crash-after-commit")),
+        (13, 14, 0.125, ("killed", "crash-after-commit")),
     ),
     "requests-not-taken": Planted(
         "a request stays in the store after its step",
@@ -142,7 +142,7 @@ PLANTED = {
     "silence-is-an-end": Planted(
         "a machine of which nobody says anything counts as gone",
         f"{_SKY}.machines.observer:CloudObserver._is_waited_for",
-        " or (self._answers is True and self._may_live(machine))",
+        " or (answers is True and self._may_live(machine))",
         "",
         (5, 15, 0.15, ("all-dark",)),
     ),
@@ -290,7 +290,7 @@ PLANTED = {
         "starburst.core.steps.starvation:note_start",
         "before.count + 1",
         "before.count",
-        (920, 40, 0.25, ()),
+        (25, 40, 0.3, ()),
     ),
     "epoch-not-checked": Planted(
         "who has lost the lead writes on",
