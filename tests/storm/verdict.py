@@ -308,7 +308,9 @@ class Verdict:
             mine = {one.id for one in self._storm.users.asked.values() if one.array == array}
             marks = [mark for mark in self._storm.marks.all if mark.job in mine]
             for mark in marks:
-                beside = {m.job for m in marks if m.began_at <= mark.began_at < (m.ended_at or m.began_at)}
+                there = [m for m in marks if m.began_at <= mark.began_at < (m.ended_at or m.began_at)]
+                # Of runs that began since a backup the store that was put back to it knows nothing.
+                beside = {m.job for m in there if not m.began_at < self.put_back_at <= mark.began_at}
                 if len(beside | {mark.job}) > at_once:
                     self.wrong.append(f"{array}: {len(beside | {mark.job})} of {at_once} run at a time")
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isinf
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from starburst.app.daemon.performer import Performer
 from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.app.daemon.request_intake import Intake, RequestIntake
 from starburst.app.daemon.shortages import ShortageRetry
-from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun
+from starburst.core.model.actions import Action, StartRun, StopRun
 from starburst.core.model.events import (
     Event,
     NodesChanged,
@@ -78,18 +79,6 @@ class Surroundings:
     validates: bool = False
     #: Asked before each external action.
     fence: LeaderFence = NO_FENCE
-
-
-@dataclass(frozen=True, slots=True)
-class _Owed:
-    """An action that the previous process left; `tried` once the watch of its site need not wait for it."""
-
-    action: Action
-    tried: asyncio.Event
-
-    @property
-    def site(self) -> Site:
-        return self.action.site if isinstance(self.action, StartRun | StopRun) else Site.CLOUD
 
 
 class Controller:
@@ -168,8 +157,8 @@ class Controller:
         try:
             ended = await first_of(
                 {
-                    "watch cluster": self._watch(Site.CLUSTER, self._cluster, owed),
-                    "watch cloud": self._watch(Site.CLOUD, self.cloud, owed),
+                    "watch cluster": self._watch(Site.CLUSTER, self._cluster, owed[Site.CLUSTER]),
+                    "watch cloud": self._watch(Site.CLOUD, self.cloud, owed[Site.CLOUD]),
                     "reaper": self._reaper.rounds(REAP_S),
                     "prune": self._forget_daily(),
                     **({} if companion is None else {"companion": companion(self._report)}),
@@ -198,44 +187,22 @@ class Controller:
         record = self.scheduler.state.jobs.get(start.job_id)
         return record is None or record.attempt != start.attempt or not record.alive
 
-    def _repay(self, actions: Sequence[Action]) -> list[_Owed]:
-        """Start the actions that were pending when the previous process ended."""
+    def _repay(self, actions: Sequence[Action]) -> dict[Site, list[asyncio.Task[None]]]:
+        """Start the actions that were pending when the previous process ended; their tasks by site."""
+        owed: dict[Site, list[asyncio.Task[None]]] = {site: [] for site in Site}
         self._performer.owe(actions)
-        owed, stopping = list[_Owed](), set[str]()
         for action in actions:
-            tried = asyncio.Event()
-            self._performer.perform(action, tried)
-            if isinstance(action, StopRun):
-                stopping.add(action.job_id)
-            # A stop may be refused for ever, and a start after it waits as long.
-            waits = isinstance(action, StartRun) and action.job_id in stopping
-            if waits or not isinstance(action, StartRun | LaunchInstance):
-                tried.set()
-            owed.append(_Owed(action, tried))
-        if owed:
-            log.info("resumed", actions=len(owed))
+            site = action.site if isinstance(action, StartRun | StopRun) else Site.CLOUD
+            owed[site].append(self._performer.perform(action))
+        if any(owed.values()):
+            log.info("resumed", actions=sum(map(len, owed.values())))
         return owed
 
-    async def _watch(self, name: Site, site: RunSite, owed: Sequence[_Owed]) -> None:
-        """Watch a site after its pending starts were tried: what it does not report then is lost.
-
-        Runs that are still to be started or stopped are not lost: their actions bring about their ends.
-        """
-        here = [each for each in owed if each.site is name]
-        for each in here:
-            await each.tried.wait()
-        unsure = frozenset(
-            (each.action.job_id, each.action.attempt)
-            for each in here
-            if isinstance(each.action, StartRun | StopRun) and self._performer.owes(each.action.key)
-        )
-
-        def heard(event: Event) -> None:
-            if isinstance(event, SiteSynced):
-                event = replace(event, known=event.known | unsure)
-            self._heard(name, event)
-
-        await self._patience.go_on(f"watch {name.value}", lambda: site.watch(heard))
+    async def _watch(self, name: Site, site: RunSite, owed: list[asyncio.Task[None]]) -> None:
+        """Watch a site after its pending actions are done: a run that it does not report then is lost."""
+        if owed:
+            await asyncio.wait(owed)
+        await self._patience.go_on(f"watch {name.value}", lambda: site.watch(partial(self._heard, name)))
 
     async def _forget_daily(self) -> None:
         while True:
