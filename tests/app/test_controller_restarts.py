@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from starburst.core.views.validate import InvariantError
 from starburst.domain.job import Site
 from starburst.store.listings.row_types import SUBMITTED
 from tests.app.life import WORK_S, a_world, living
-from tests.app.virtual import run
+from tests.app.virtual import run, wall
 from tests.builders import job, nodes
 
 
@@ -112,6 +113,96 @@ def test_a_site_that_does_not_answer_after_a_restart_holds_up_neither_the_other_
         async with living(path, world) as healed:
             await healed.until(c="succeeded")
             assert healed.cloud.calls == ["terminate i-000001"]
+
+    run(main())
+
+
+def refusing(*calls: str) -> Callable[[str], None]:
+    """A hook: calls that begin so are refused, before they take effect."""
+
+    def hook(what: str) -> None:
+        if what.startswith(tuple(f"before {call}" for call in calls)):
+            raise RuntimeError("1 pods of a are still there")
+
+    return hook
+
+
+def test_a_stop_that_is_refused_for_ever_does_not_keep_its_site_from_being_watched(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        world.work_s["a"] = 500.0
+        async with living(path, world, refusing("stop")) as life:
+            life.submit(job("a"))
+            await life.until(a="running")
+            life.users.cancel(["a"], wall())
+            await life.until(a="stopping")
+        async with living(path, world, refusing("stop")) as again:
+            again.submit(job("b", cloud="never"))
+            await again.until(b="succeeded", a="stopping")
+        async with living(path, world) as healed:
+            await healed.until(a="cancelled")
+            assert healed.kinds("a").count("lost") == 0
+
+    run(main())
+
+
+def test_a_run_that_is_not_there_and_whose_stop_is_owed_ends_as_stopped(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        world.work_s["a"] = 500.0
+        async with living(path, world, refusing("stop")) as life:
+            life.submit(job("a"))
+            await life.until(a="running")
+            life.users.cancel(["a"], wall())
+            await life.until(a="stopping")
+        del world.runs["a", 1]
+        async with living(path, world, refusing("stop")) as again:
+            await again.until(a="stopping")
+            await asyncio.sleep(60)
+            assert again.phases() == {"a": "stopping"}
+        async with living(path, world) as healed:
+            await healed.until(a="cancelled")
+
+    run(main())
+
+
+def test_the_undo_of_a_start_that_was_given_up_does_not_keep_its_site_from_being_watched(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        async with living(path, world, refusing("start")) as life:
+            life.submit(job("a", cloud="never"))
+            await life.until(a="starting")
+        async with living(path, world, refusing("start a", "stop")) as again:
+            again.submit(job("b", cloud="never"))
+            await again.until(b="succeeded", a="starting")
+            assert "stop a/1" in again.cluster.calls
+        async with living(path, world) as healed:
+            await healed.until(a="succeeded")
+            assert not world.broken
+
+    run(main())
+
+
+def test_a_start_behind_a_stop_that_is_refused_does_not_either(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        world.work_s["a"] = 500.0
+        async with living(path, world, refusing("stop")) as life:
+            life.submit(job("a", 1, cloud="never"))
+            await life.until(a="running")
+            life.users.requeue(["a"], wall())
+            await life.until(a="stopping")
+            world.runs["a", 1].end = RunEnded("a", 1, RunEnd.STOPPED)
+            await life.until(a="starting")
+            keys = [action.key for action in life.users.pending_actions()]
+            assert keys == ["stop/a/1", "start/a/2"]
+        async with living(path, world, refusing("stop")) as again:
+            again.submit(job("b", cloud="never"))
+            await again.until(b="succeeded", a="starting")
+            assert "start a/2" not in again.cluster.calls
+        async with living(path, world) as healed:
+            await healed.until(a="running")
+            assert not world.broken
 
     run(main())
 

@@ -19,7 +19,7 @@ from starburst.app.daemon.performer import Performer
 from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.app.daemon.request_intake import Intake, RequestIntake
 from starburst.app.daemon.shortages import ShortageRetry
-from starburst.core.model.actions import Action, StartRun, StopRun
+from starburst.core.model.actions import Action, LaunchInstance, StartRun, StopRun
 from starburst.core.model.events import (
     Event,
     NodesChanged,
@@ -54,6 +54,8 @@ POLL_S = 0.1
 REAP_S = 20.0
 #: Wall seconds between removals of old runs and instances.
 PRUNE_S = 86_400.0
+#: Wall seconds for which the ends that an earlier process owed hold up the watch of their site.
+OWED_S = 300.0
 
 #: A background task that runs until cancelled and may report events as sites do.
 Companion = Callable[[Report], Coroutine[Any, Any, None]]
@@ -79,6 +81,19 @@ class Surroundings:
     validates: bool = False
     #: Asked before each external action.
     fence: LeaderFence = NO_FENCE
+
+
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    """An action that the previous process left; `tried` once a start was taken or given up."""
+
+    action: Action
+    task: asyncio.Task[None]
+    tried: asyncio.Event
+
+    @property
+    def site(self) -> Site:
+        return self.action.site if isinstance(self.action, StartRun | StopRun) else Site.CLOUD
 
 
 class Controller:
@@ -157,8 +172,8 @@ class Controller:
         try:
             ended = await first_of(
                 {
-                    "watch cluster": self._watch(Site.CLUSTER, self._cluster, owed[Site.CLUSTER]),
-                    "watch cloud": self._watch(Site.CLOUD, self.cloud, owed[Site.CLOUD]),
+                    "watch cluster": self._watch(Site.CLUSTER, self._cluster, owed),
+                    "watch cloud": self._watch(Site.CLOUD, self.cloud, owed),
                     "reaper": self._reaper.rounds(REAP_S),
                     "prune": self._forget_daily(),
                     **({} if companion is None else {"companion": companion(self._report)}),
@@ -187,21 +202,35 @@ class Controller:
         record = self.scheduler.state.jobs.get(start.job_id)
         return record is None or record.attempt != start.attempt or not record.alive
 
-    def _repay(self, actions: Sequence[Action]) -> dict[Site, list[asyncio.Task[None]]]:
-        """Start the actions that were pending when the previous process ended; their tasks by site."""
-        owed: dict[Site, list[asyncio.Task[None]]] = {site: [] for site in Site}
+    def _repay(self, actions: Sequence[Action]) -> list[_Owed]:
+        """Start the actions that were pending when the previous process ended."""
         self._performer.owe(actions)
+        owed, stopping = list[_Owed](), set[str]()
         for action in actions:
-            site = action.site if isinstance(action, StartRun | StopRun) else Site.CLOUD
-            owed[site].append(self._performer.perform(action))
-        if any(owed.values()):
-            log.info("resumed", actions=sum(map(len, owed.values())))
+            tried = asyncio.Event()
+            owed.append(_Owed(action, self._performer.perform(action, tried), tried))
+            if isinstance(action, StopRun):
+                stopping.add(action.job_id)
+            # A stop may be refused for ever, and a start after it waits as long.
+            waits = isinstance(action, StartRun) and action.job_id in stopping
+            if waits or not isinstance(action, StartRun | LaunchInstance):
+                tried.set()
+        if owed:
+            log.info("resumed", actions=len(owed))
         return owed
 
-    async def _watch(self, name: Site, site: RunSite, owed: list[asyncio.Task[None]]) -> None:
-        """Watch a site after its pending actions are done: a run that it does not report then is lost."""
-        if owed:
-            await asyncio.wait(owed)
+    async def _watch(self, name: Site, site: RunSite, owed: Sequence[_Owed]) -> None:
+        """Watch a site after its pending actions are done: a run that it does not report then is lost.
+
+        Ends may be refused for ever; after `OWED_S` they hold up nobody else.
+        """
+        here = [each for each in owed if each.site is name]
+        for each in here:
+            await each.tried.wait()
+        if here:
+            _, late = await asyncio.wait([each.task for each in here], timeout=OWED_S)
+            if late:
+                log.warning("ends-still-owed", site=name.value, actions=len(late))
         await self._patience.go_on(f"watch {name.value}", lambda: site.watch(partial(self._heard, name)))
 
     async def _forget_daily(self) -> None:

@@ -86,13 +86,18 @@ class Performer:
         """Whether an action has yet to be performed. Thread-safe."""
         return key in self._owed
 
-    def perform(self, action: Action) -> asyncio.Task[None]:
-        """Start an action; it runs after all earlier ones of the same job or instance."""
+    def perform(self, action: Action, tried: asyncio.Event | None = None) -> asyncio.Task[None]:
+        """Start an action; it runs after all earlier ones of the same job or instance.
+
+        `tried` is set when it was taken or given up, or waits for the end of a later run.
+        """
         subject = (
             action.instance_id if isinstance(action, LaunchInstance | TerminateInstance) else action.job_id
         )
         previous = self._last.get(subject)
-        task = self._tasks.ensure((action.key, next(self._count)), lambda: self._after(previous, action))
+        task = self._tasks.ensure(
+            (action.key, next(self._count)), lambda: self._after(previous, action, tried or asyncio.Event())
+        )
         self._last[subject] = task
         task.add_done_callback(lambda done: self._forget(subject, done))
         return task
@@ -130,12 +135,13 @@ class Performer:
         if self._last.get(subject) is task:
             del self._last[subject]
 
-    async def _after(self, previous: asyncio.Task[None] | None, action: Action) -> None:
+    async def _after(self, previous: asyncio.Task[None] | None, action: Action, tried: asyncio.Event) -> None:
         if previous is not None:
             await asyncio.wait([previous])
         if isinstance(action, StartRun):
-            await self._end_later_runs(action)
+            await self._end_later_runs(action, tried)
         error = await self._try(action, _tries(action))
+        tried.set()
         if error is not None and not isinstance(action, PrepareRun):
             # The run or instance may or may not have started. It is stopped to be sure; the site then reports
             # its end, and the core tries again or elsewhere.
@@ -147,7 +153,7 @@ class Performer:
             self._over.discard(action.key)
         await self._done(action.key)
 
-    async def _end_later_runs(self, start: StartRun) -> None:
+    async def _end_later_runs(self, start: StartRun, tried: asyncio.Event) -> None:
         """End runs of the job that the store does not know, and wait until nothing of them may be alive.
 
         A store that was put back to a backup has not seen where the job went since.
@@ -155,6 +161,7 @@ class Performer:
         for site in Site:
             first, ending = start.attempt + (site is start.site), 0
             while (attempt := self._site(site).newest(start.job_id)) >= first:
+                tried.set()
                 if attempt != ending:
                     ending, grace_s = attempt, await self._grace_s(start.job_id)
                     log.warning("later-run", job=start.job_id, attempt=attempt, site=site.value)
