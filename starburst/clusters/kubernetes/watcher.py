@@ -131,11 +131,19 @@ class ClusterWatcher:
         if key in self._job_watches:
             return
 
+        self._lists.expect({key})
+
         def synced() -> None:
+            self._lists.listed(key)
             self._listed.add((kind.name, namespace))
             self._dirty.set()
 
-        handler: Handler[JobView] = Handler(partial(self._labels.told, self._object_changed), synced)
+        def refused(error: ApiError) -> None:
+            self._lists.refused(key, error)
+            self._dirty.set()
+
+        told = partial(self._labels.told, self._object_changed)
+        handler: Handler[JobView] = Handler(told, synced, refused)
         seen = self._adoption.objects.seen
         watch = operator_reflector(self._api, kind, namespace, seen=seen, handler=handler)
         self._job_watches.ensure(key, watch.run)

@@ -14,7 +14,7 @@ from starburst.runs.ports import AdoptionPort
 
 log = structlog.get_logger()
 
-#: A watch: the plural of its resource, and its namespace, "" for all.
+#: A watch: the plural of its resource, or the path of that of an operator, and its namespace, "" for all.
 Watch = tuple[str, str]
 
 
@@ -55,8 +55,8 @@ class FirstLists:
         return late
 
     def refused(self, watch: Watch, error: ApiError) -> None:
-        """A watch cannot list: if it is that of one namespace, the first report waits for it no longer."""
-        if watch in self._awaited and watch[1] and not self.over:
+        """A watch cannot list: if it is that of one namespace, or operator, it is waited for no longer."""
+        if watch in self._awaited and (watch[1] or "/" in watch[0]) and not self.over:
             log.warning("cannot-list", of=watch[0], namespace=watch[1], error=str(error))
             self._awaited.discard(watch)
             self._refused.add(watch)
