@@ -16,6 +16,7 @@ from starburst.core.model.events import RunEnd, RunEnded, RunStalled
 from starburst.core.views.validate import InvariantError
 from starburst.domain.job import Site
 from starburst.store.listings.row_types import SUBMITTED
+from tests.app.fakes import World
 from tests.app.life import WORK_S, a_world, living
 from tests.app.virtual import run, wall
 from tests.builders import job, nodes
@@ -127,15 +128,20 @@ def refusing(*calls: str) -> Callable[[str], None]:
     return hook
 
 
+async def left_stopping(path: Path, world: World) -> None:
+    """A life that ends while job a is to stop, which its site refuses."""
+    world.work_s["a"] = 500.0
+    async with living(path, world, refusing("stop")) as life:
+        life.submit(job("a"))
+        await life.until(a="running")
+        life.users.cancel(["a"], wall())
+        await life.until(a="stopping")
+
+
 def test_a_stop_that_is_refused_for_ever_does_not_keep_its_site_from_being_watched(path: Path):
     async def main() -> None:
         world = a_world(2)
-        world.work_s["a"] = 500.0
-        async with living(path, world, refusing("stop")) as life:
-            life.submit(job("a"))
-            await life.until(a="running")
-            life.users.cancel(["a"], wall())
-            await life.until(a="stopping")
+        await left_stopping(path, world)
         async with living(path, world, refusing("stop")) as again:
             again.submit(job("b", cloud="never"))
             await again.until(b="succeeded", a="stopping")
@@ -149,12 +155,7 @@ def test_a_stop_that_is_refused_for_ever_does_not_keep_its_site_from_being_watch
 def test_a_run_that_is_not_there_and_whose_stop_is_owed_ends_as_stopped(path: Path):
     async def main() -> None:
         world = a_world(2)
-        world.work_s["a"] = 500.0
-        async with living(path, world, refusing("stop")) as life:
-            life.submit(job("a"))
-            await life.until(a="running")
-            life.users.cancel(["a"], wall())
-            await life.until(a="stopping")
+        await left_stopping(path, world)
         del world.runs["a", 1]
         async with living(path, world, refusing("stop")) as again:
             await again.until(a="stopping")

@@ -17,7 +17,7 @@ from starburst.clusters.kubernetes.runs.evictions import Evictions, why_out
 from starburst.clusters.kubernetes.runs.first_lists import FirstLists
 from starburst.clusters.kubernetes.runs.gang_hosts import GangHosts
 from starburst.clusters.kubernetes.runs.identity import RunKey, adopted_id
-from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.registry import NO_TRACE, RunRegistry
 from starburst.clusters.kubernetes.runs.stripped_labels import StrippedLabels
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, is_run_of
 from starburst.clusters.kubernetes.runs.vanished import Vanished, may_be_made_anew
@@ -359,7 +359,7 @@ class ClusterWatcher:
         await self._report_deleted()
         for job_id, attempt in missing:
             if job_id not in self._ended:
-                self._report(RunEnded(job_id, attempt, RunEnd.LOST, message="the cluster has no trace of it"))
+                self._report(RunEnded(job_id, attempt, RunEnd.LOST, message=NO_TRACE))
         self._sweeper.begin(orphans & judged)
 
     async def _report_deleted(self) -> None:
