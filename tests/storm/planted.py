@@ -322,6 +322,27 @@ PLANTED = {
         "",
         (8, 14, 0.125, ()),
     ),
+    "name-is-proof": Planted(
+        "a machine with a name like ours counts as ours",
+        f"{_SKY}.machines.naming:Naming.is_ours",
+        "return status.name in intended or dict(status.labels).get(CONTROLLER) == self._tag",
+        "return True",
+        (1, 8, 0.2, ("others-rent",)),
+    ),
+    "shutdown-is-success": Planted(
+        "a task that its machine's shutdown ended has succeeded if it exited with 0",
+        "starburst.runs.outcome:_is_bad",
+        "(TIME_LIMIT, LEASE, LOSS)",
+        "(TIME_LIMIT, LEASE)",
+        (1, 20, 0.2, ("rebooted", "spot-noticed")),
+    ),
+    "watch-goes-back": Planted(
+        "a watch that goes back in time takes back what is known",
+        "starburst.kube.reflector:Reflector._take",
+        "if _number(version) < self._newest:",
+        "if False:",
+        (1, 14, 0.125, ("watch-repeats", "watch-cut")),
+    ),
     "room-of-all": Planted(
         "a job joins one of several machines by the room of all of them",
         "starburst.core.parts.join_search:JoinSearch._rank",

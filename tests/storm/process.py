@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,8 +30,10 @@ from starburst.core.model.events import (
     InstanceReady,
     RunEnded,
     RunStarted,
+    SiteSynced,
 )
 from starburst.domain.cloud import Offer
+from starburst.domain.job import Site
 from starburst.runs.fence import LeaderFence
 from starburst.store.errors import FencedError, UnusableError
 from starburst.store.leader import LeaderClaim, epoch_fence
@@ -42,6 +43,7 @@ from tests.storm.loop import LIFE, KilledError, StormLoop, of_life
 from tests.storm.model.broker import ModelBroker, ModelClient
 from tests.storm.model.cloud import ModelCloud, ModelLine, offers
 from tests.storm.model.cluster import ModelApi, ModelCluster
+from tests.storm.storm_store import StormStore
 from tests.storm.weather import Weather
 
 #: Reports that a site may repeat.
@@ -54,53 +56,6 @@ TERMS = LeaseTerms(360.0, 240.0, 110.0, 90.0)
 HOPELESS = 3
 #: Bytes of the header of SQLite's write-ahead log, and of a frame of it: a page with its own header.
 WAL_HEADER, WAL_FRAME = 32, 24 + 4096
-#: Errors of SQLite by fault.
-DISK = {
-    "disk-full": "database or disk is full",
-    "disk-error": "disk I/O error",
-    "store-locked": "database is locked",
-}
-
-
-class StormStore(Store):
-    """The store of one process: its disk fails, and the process dies beside a commit."""
-
-    process: SchedulerProcess
-
-    def join(self, process: SchedulerProcess) -> None:
-        """From now on this is the store of a process."""
-        self.process = process
-        dialect: Any = self._engine.dialect
-        execute, commit = dialect.do_execute, dialect.do_commit
-
-        def do_execute(cursor: Any, statement: str, *more: Any) -> None:
-            if statement.startswith(("INSERT", "UPDATE", "DELETE")):
-                for name, said in DISK.items():
-                    if process.weather.strikes(name):
-                        raise sqlite3.OperationalError(said)
-            execute(cursor, statement, *more)
-
-        def do_commit(connection: Any) -> None:
-            if process.weather.strikes("fsync-fails"):
-                raise sqlite3.OperationalError("disk I/O error")
-            commit(connection)
-
-        dialect.do_execute, dialect.do_commit = do_execute, do_commit
-
-    def commit(self, step: Step) -> None:
-        """See `Store`."""
-        self.process.may_die("crash-before-commit")
-        super().commit(step)
-        self.process.committed(step)
-        self.process.may_die("crash-after-commit")
-
-    def actions_done(self, keys: Sequence[str], now: float) -> None:
-        """See `Store`."""
-        for key in keys:
-            self.process.settled(key)
-        self.process.may_die("crash-before-done", keys[0])
-        super().actions_done(keys, now)
-        self.process.may_die("crash-after-done", keys[0])
 
 
 class StormElection(Election):
@@ -123,7 +78,7 @@ class StormElection(Election):
 
 
 class StormController(Controller):
-    """Its sites say some things twice, the second time long after, and what was carried out is noted."""
+    """Its sites say some things late, or twice, and what was carried out is noted."""
 
     weather: Weather
     #: Keys of actions that a site took.
@@ -131,6 +86,7 @@ class StormController(Controller):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self._synced: set[Site] = set()
         call = self._performer._call
 
         async def noted(action: Action) -> None:
@@ -142,10 +98,20 @@ class StormController(Controller):
     def _report(self, event: Event) -> None:
         if isinstance(event, RunEnded):  # it need not be started any more
             self.carried_out.add(f"start/{event.job_id}/{event.attempt}")
+        if isinstance(event, SiteSynced):
+            self._synced.add(event.site)
+        # What comes before `SiteSynced` is part of the first listing.
+        if isinstance(event, TWICE) and len(self._synced) == len(Site):
+            if self.weather.strikes("report-late", type(event).__name__):
+                self._report_later(event, 300.0, "report-late")
+                return
+            if self.weather.strikes("report-doubled", type(event).__name__):
+                self._report_later(event, 7200.0, "report-doubled")
         super()._report(event)
-        if isinstance(event, TWICE) and self.weather.strikes("report-doubled", type(event).__name__):
-            later_s = self.weather.draw("report-doubled").uniform(0.0, 7200.0)
-            asyncio.get_running_loop().call_later(later_s, super()._report, event)
+
+    def _report_later(self, event: Event, most_s: float, fault: str) -> None:
+        later_s = self.weather.draw(fault).uniform(0.0, most_s)
+        asyncio.get_running_loop().call_later(later_s, super()._report, event)
 
 
 class SchedulerProcess:
@@ -209,6 +175,11 @@ class SchedulerProcess:
         """SIGKILL of all of them, or the machine's power."""
         for life in list(self._tasks):
             self._bury(life)
+
+    @property
+    def lives(self) -> list[int]:
+        """Those that were not killed."""
+        return [life for life in self._tasks if self._lives(life)]
 
     def kill_leader(self) -> None:
         """SIGKILL of the one that leads."""
@@ -332,7 +303,8 @@ class SchedulerProcess:
         """Until the end of the block, what is built is connected to the cluster and the cloud of the run."""
 
         async def price_list() -> list[Offer]:
-            return [offer for offer in offers() if offer.name not in self._cloud.withdrawn]
+            cloud = self._cloud
+            return [offer for offer in offers(cloud.prices) if offer.name not in cloud.withdrawn]
 
         async def connect(_config: object, fence: LeaderFence) -> ModelApi:
             return ModelApi(self._cluster, fence)

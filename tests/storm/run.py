@@ -76,7 +76,9 @@ class Storm:
         self.nodes = drawn_nodes(ask.seed)
         home = Home(root / "home")
         home.make()
-        new_store(home.database, Random(f"{ask.seed}/controller").randbytes(4).hex())
+        #: The name of the scheduler on its clouds.
+        self.controller = Random(f"{ask.seed}/controller").randbytes(4).hex()
+        new_store(home.database, self.controller)
         config = drawn_config(ask.seed)
         self.process = SchedulerProcess(loop, home, config, self.cluster, self.cloud)
         self.broker = self.process.broker
@@ -129,6 +131,7 @@ class Storm:
         self.broker.up = True
         self.cluster.silent.clear()
         self.cloud.server_up = True
+        self.cloud.clock_off_s, self.clock.off_s, self.cloud.prices = 0.0, 0.0, 1
         self.cloud.answers()
         for vm in self.cloud.alive():
             vm.plugged = True

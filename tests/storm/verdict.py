@@ -13,6 +13,7 @@ from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.machines.observer import WORD_S
 from starburst.core.model.events import HoldRequested, ReleaseRequested, RunStarted
 from starburst.domain.job import Phase
+from starburst.domain.money import Money
 from starburst.store.listings import queries
 from starburst.store.schema import history
 from starburst.store.store import Step, Store
@@ -44,6 +45,7 @@ CUTS = (
     "refuses",
     "api",
     "wait",
+    "suspended",
 )
 #: By how much a machine's bill may be too long where nobody tells its end, seconds: its lease, the
 #: idle minutes, and what its switch takes at most.
@@ -94,6 +96,7 @@ class Verdict:
             if decision.kind == "ready":
                 self.up.add(decision.subject)
             if decision.kind == "launched":
+                storm.cloud.offered[decision.subject] = Money(int(decision.numbers["rate"]))
                 self._afforded(decision.subject, now)
             if decision.kind in ENDS:
                 if decision.subject in self.ends:
@@ -150,7 +153,7 @@ class Verdict:
             if began is None:
                 continue
             self.checked["launches under a cap"] += 1
-            for vm in cloud.vms:
+            for vm in cloud.ours:
                 if not vm.cluster.endswith(tuple(self.unbilled)):
                     until = vm.stopped_at or vm.ended_at or now
                     seconds = max(0.0, until - max(began, vm.made_at))
@@ -251,6 +254,9 @@ class Verdict:
         rented = [vm.id for vm in storm.cloud.alive()]
         if rented:
             self.wrong.append(f"still rented: {rented[:5]}")
+        for vm in storm.cloud.strangers:
+            if vm.ended_at is not None or vm.stopped_at is not None:
+                self.wrong.append(f"{vm.cluster}: ended, though it is another's")
 
     def _log(self, store: Store) -> None:
         """The log is what was decided, and a machine's lease passed only if something was cut."""
@@ -263,7 +269,7 @@ class Verdict:
                 self.wrong.append(f"{subject}: {made} decisions were made, {there} are in the log")
         weather = self._storm.weather
         if not any(name.startswith(CUTS) for name in weather.counts.keys() | weather.under_way):
-            for vm in self._storm.cloud.vms:
+            for vm in self._storm.cloud.ours:
                 if vm.cluster.endswith(tuple(self.unbilled)):
                     continue  # the store was put back to before it was rented: nobody renews its lease
                 late = [
@@ -338,7 +344,7 @@ class Verdict:
         storm = self._storm
         naming = Naming("starburst", str(store.fact("controller")))
         bills: dict[str, list[tuple[int, int]]] = {}
-        for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.vms):
+        for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.ours):
             # Where nobody told its price in time it counts as listed. That it was stopped before it ended
             # its cloud does not say afterwards: then the bill ends when that was noticed.
             least, most = (
@@ -368,7 +374,7 @@ class Verdict:
         Of one that never came up, in a cloud that had never answered, it goes until that is settled.
         """
         cloud = self._storm.cloud
-        vms = [vm for vm in cloud.vms if vm.labels and vm.cluster.endswith(name)]
+        vms = [vm for vm in cloud.ours if vm.labels and vm.cluster.endswith(name)]
         silent = [
             since
             for since, until in cloud.dark

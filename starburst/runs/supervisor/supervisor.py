@@ -20,6 +20,7 @@ import signal
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from typing import Any
 
 from starburst.runs.supervisor import cgroups, line_times, seclusion
 from starburst.runs.supervisor.children import (
@@ -33,6 +34,7 @@ from starburst.runs.supervisor.children import (
 from starburst.runs.supervisor.exits import (
     ITSELF,
     LEASE,
+    LOSS,
     OUT_OF_MEMORY,
     REFUSAL,
     STOP,
@@ -44,6 +46,7 @@ from starburst.runs.supervisor.file_owner import act_as_oneself, act_as_owner_of
 from starburst.runs.supervisor.files import FULL_DISK, PASSING_ERRORS, ReservedFile, read_json
 from starburst.runs.supervisor.lease import LEASE_GRACE_S, boottime, lease_left_s
 from starburst.runs.supervisor.log_pump import LogPump
+from starburst.runs.supervisor.shutdown import ShutdownSignal
 from starburst.runs.supervisor.strays import mark_of
 
 #: Signals that end a wait; blocked, so that none is lost between two waits.
@@ -75,6 +78,7 @@ class Supervisor:
         self.ended_by = ITSELF
         self.started = self.ended = boottime()
         self.kill_time = math.inf
+        self.shutdown = ShutdownSignal()
         limit_s = self.spec["time_limit_s"]
         self.limit_time = math.inf if limit_s is None else time.monotonic() + limit_s
         self.exit = ReservedFile(self._path("exit.json"))
@@ -85,7 +89,7 @@ class Supervisor:
         Raises:
             OSError: the machine is short of something for the moment; no exit is written.
         """
-        if read_json(self._path("stop.json")) is not None:
+        if self._stop_asked() is not None:
             self.ended_by = STOP
             self._write_exit(None, "stopped before it began")
             return
@@ -108,8 +112,11 @@ class Supervisor:
         self._clear_up()
         if log is not None:
             log.end()
-        message = self._message() or self._verdict() or memory
-        self._write_exit(os.waitstatus_to_exitcode(status), message)
+        code = os.waitstatus_to_exitcode(status)
+        by_itself = self.ended_by == ITSELF and self._stop_asked() is None
+        if by_itself and self.shutdown.explains(code):
+            self.ended_by = LOSS
+        self._write_exit(code, self._message() or self._verdict() or memory)
 
     def _clear_up(self) -> None:
         """End what is left of the task."""
@@ -196,7 +203,7 @@ class Supervisor:
             self._look(now)
             times = [at - now for at in (self.kill_time, self.limit_time) if at > now]
             look_s = LEASE_LOOK_S if self.spec["lease"] else IDLE_S
-            signal.sigtimedwait(WAKERS, min([*times, look_s]))
+            self.shutdown.wait(WAKERS, min([*times, look_s]))
 
     def _reap(self) -> bool:
         """Reap ended children, orphans of the task included; whether no child is left."""
@@ -213,7 +220,7 @@ class Supervisor:
 
     def _look(self, now: float) -> None:
         """End the task if there is a reason to."""
-        stop = read_json(self._path("stop.json"))
+        stop = self._stop_asked()
         if stop is not None:
             self._end(STOP, now + stop["grace_s"])
         if now >= self.limit_time:
@@ -222,6 +229,9 @@ class Supervisor:
             self._end(LEASE, now + min(self.spec["grace_s"], LEASE_GRACE_S))
         if now >= self.kill_time:
             self._signal(signal.SIGKILL)
+
+    def _stop_asked(self) -> Any:
+        return read_json(self._path("stop.json"))
 
     def _lease_passed(self) -> bool:
         try:
@@ -252,6 +262,8 @@ class Supervisor:
     def _message(self) -> str:
         if self.ended_by == TIME_LIMIT:
             return f"ran into its time limit of {self.spec['time_limit_s']:g} s"
+        if self.ended_by == LOSS:
+            return "its machine shut down"
         return "the lease of its machine passed" if self.ended_by == LEASE else ""
 
     def _memory_message(self) -> str:

@@ -49,6 +49,20 @@ async def leader_stopped(storm: Storm) -> bool:
     return True
 
 
+@every("suspended", 4.0, "the machine of the scheduler sleeps for minutes, and wakes up")
+async def suspended(storm: Storm) -> bool:
+    """As a laptop does; two schedulers sleep both."""
+    lives = storm.process.lives
+    if not lives:
+        return False
+    for life in lives:
+        storm.loop.suspend(life)
+    await asyncio.sleep(storm.weather.draw("suspended").choice((20.0, 300.0, 1500.0)))
+    for life in lives:
+        storm.loop.resume(life)
+    return True
+
+
 @every("power-lost", 6.0, "the machine loses its power in the middle of a write: a page of the store is torn")
 async def power_lost(storm: Storm) -> bool:
     """What was acknowledged is on the disk."""
@@ -85,6 +99,20 @@ async def clock_wrong(storm: Storm) -> bool:
         storm.process.kill()
         storm.process.start()
     await asyncio.sleep(draw.uniform(60, 3600))
+    storm.clock.off_s = 0.0
+    return True
+
+
+@every(
+    "clock-drifts", 8.0, "the machine's clock gains or loses up to three seconds a minute, and is set right"
+)
+async def clock_drifts(storm: Storm) -> bool:
+    """Little by little, for up to two hours."""
+    draw = storm.weather.draw("clock-drifts")
+    gains_s = draw.choice((-1.5, -0.3, 0.3, 1.5))
+    for _ in range(draw.randint(10, 240)):
+        await asyncio.sleep(30.0)
+        storm.clock.off_s += gains_s
     storm.clock.off_s = 0.0
     return True
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from starburst.clouds.sky.machines.naming import Naming
+from tests.app.virtual import wall
 from tests.storm.model.cloud import offers
 from tests.storm.weather import chance, every
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from tests.storm.run import Storm
 
 chance("sold-out", 0.1, "the cloud has no such machine")
+chance("late-up", 0.05, "a machine comes up half an hour later than others, or more")
 chance("never-up", 0.05, "a machine is rented and never comes up")
 chance("dies-in-boot", 0.05, "a machine dies while it boots")
 chance("setup-fails", 0.05, "a machine is up and billed, and its setup failed")
@@ -38,6 +42,31 @@ async def spot_taken(storm: Storm) -> bool:
     if vm is None:
         return False
     storm.cloud.end_vm(vm)
+    return True
+
+
+@every("spot-noticed", 2.0, "the cloud takes a spot machine away, and shuts it down first")
+async def spot_noticed(storm: Storm) -> bool:
+    """What runs there is ended, and may be asked for that before the machine is gone."""
+    vm = some(storm, "spot-noticed", spot=True)
+    if vm is None or vm.stopped_at is not None:
+        return False
+    storm.cloud.shuts_down(vm)
+    await asyncio.sleep(storm.weather.draw("spot-noticed").uniform(1.0, 60.0))
+    storm.cloud.end_vm(vm)
+    return True
+
+
+@every("rebooted", 4.0, "a machine is booted again")
+async def rebooted(storm: Storm) -> bool:
+    """What ran there was ended; its disk is as it was."""
+    vm = some(storm, "rebooted")
+    if vm is None or vm.stopped_at is not None:
+        return False
+    storm.cloud.shuts_down(vm)
+    vm.plugged = False
+    await asyncio.sleep(storm.weather.draw("rebooted").uniform(20.0, 240.0))
+    vm.plugged = True
     return True
 
 
@@ -72,6 +101,48 @@ async def refuses_work(storm: Storm) -> bool:
     vm.refuses = "no space left on device"
     await asyncio.sleep(storm.weather.draw("refuses-work").choice((30.0, 600.0)))
     vm.refuses = ""
+    return True
+
+
+@every("machine-clocks", 8.0, "the clocks of rented machines are up to an hour off, and set right later")
+async def machine_clocks(storm: Storm) -> bool:
+    """All of them, as where they ask a wrong server."""
+    draw = storm.weather.draw("machine-clocks")
+    storm.cloud.clock_off_s = draw.choice((-3600.0, -60.0, 60.0, 3600.0))
+    await asyncio.sleep(draw.uniform(600, 2 * 3600))
+    storm.cloud.clock_off_s = 0.0
+    return True
+
+
+@every("others-rent", 4.0, "others have machines on the account, some of them under names like ours")
+async def others_rent(storm: Storm) -> bool:
+    """A person without our labels, or another home with its own."""
+    draw, cloud = storm.weather.draw("others-rent"), storm.cloud
+    lasts_s = draw.uniform(600, 4 * 3600)
+    mine, other = (Naming("starburst", name) for name in (storm.controller, "another-home"))
+    number = draw.getrandbits(20)
+    if draw.random() < 0.5:
+        vm = cloud.strange(mine.cluster(f"debug-{number}"))
+    else:
+        vm = cloud.strange(other.cluster(f"gpu1-{number}"))
+        vm.labels = other.labels(f"gpu1-{number}", wall(), wall() + lasts_s + 3600)
+        cloud.clusters_known[vm.cluster] = replace(cloud.clusters_known[vm.cluster], labels=vm.labels)
+    cloud.strangers.append(vm)
+    await asyncio.sleep(lasts_s)
+    if vm.ended_at is None:
+        cloud.strangers.remove(vm)
+        cloud.end_vm(vm)
+        cloud.clusters_known.pop(vm.cluster, None)
+    return True
+
+
+@every("prices-change", 6.0, "all prices are two or three times as high for hours")
+async def prices_change(storm: Storm) -> bool:
+    """Offers are read every hour; what is rented costs what was so when it came up."""
+    draw = storm.weather.draw("prices-change")
+    storm.cloud.prices = draw.choice((2, 3))
+    await asyncio.sleep(draw.uniform(1800, 4 * 3600))
+    storm.cloud.prices = 1
     return True
 
 

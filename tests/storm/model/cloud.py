@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from math import inf
 from pathlib import Path
@@ -45,14 +46,15 @@ CALL_S, RENT_S, BOOT_S, DOWN_S = (0.05, 1.5), (3.0, 60.0), (30.0, 240.0), (2.0, 
 BEFORE_BOOT_S, FOR_EVER_S = 25.0, 1e7
 
 
-def offers() -> list[Offer]:
-    """All that there is to rent."""
+def offers(prices: int = 1) -> list[Offer]:
+    """All that there is to rent, at so many times the first price."""
     found = []
     for name, (gpus, cpus, memory, price, spot_price) in TYPES.items():
         size = Resources.of(gpus, cpus, memory, "V100" if gpus else "")
         base = f"aws/us-east-1/{name}"
-        found.append(Offer(base, size, Money.of(price), "us-east-1", cloud="aws"))
-        found.append(Offer(f"{base}/spot", size, Money.of(spot_price), "us-east-1", spot=True, cloud="aws"))
+        now, spot_now = (Money.of(of_old) * prices for of_old in (price, spot_price))
+        found.append(Offer(base, size, now, "us-east-1", cloud="aws"))
+        found.append(Offer(f"{base}/spot", size, spot_now, "us-east-1", spot=True, cloud="aws"))
     return found
 
 
@@ -64,9 +66,13 @@ class ModelCloud(FakeSky):
         self.weather, self.marks = weather, marks
         self.random = Random(f"{seed}/cloud")
         marks.settle = self.settle
-        #: Names of offers that are not there now; how much dearer clusters are than offered.
+        #: Names of offers that are not there now; by what all prices are higher now than at first, and by
+        #: what those of clusters are.
         self.withdrawn: set[str] = set()
+        self.prices = 1
         self.dearer: dict[str, int] = {}
+        #: What machines cost an hour by their offers, all nodes together, by their ids.
+        self.offered: dict[str, Money] = {}
         #: What each VM was launched as, by its id.
         self.specs: dict[str, LaunchSpec] = {}
         #: Machines whose switch cannot be set.
@@ -75,10 +81,24 @@ class ModelCloud(FakeSky):
         self.dark: list[tuple[float, float]] = []
         #: When it answered for the first time.
         self.answered_at = inf
+        #: Machines of others on the account, which they have not ended yet.
+        self.strangers: list[Vm] = []
+        #: What SkyPilot listed of late, and when.
+        self.listings: deque[tuple[float, list[ClusterStatus]]] = deque(maxlen=20)
         #: Tasks whose begin is marked, and whose end is.
         self._begun: set[str] = set()
         #: Machines that have ended, and whose tasks' ends are marked.
         self._settled: set[str] = set()
+
+    @property
+    def ours(self) -> list[Vm]:
+        """What was rented for this home, ended or not."""
+        return [vm for vm in self.vms if vm.id in self.specs]
+
+    def alive(self, cluster: str | None = None) -> list[Vm]:
+        """See `FakeSky`; without a name none of a stranger."""
+        there = super().alive(cluster)
+        return there if cluster else [vm for vm in there if vm.id in self.specs]
 
     def falls_silent(self) -> None:
         """Its own API answers nothing from now on."""
@@ -107,10 +127,11 @@ class ModelCloud(FakeSky):
         if weather.strikes("sold-out", spec.cluster):
             raise CapacityError(f"no {spec.instance_type} in {spec.infra}")
         self.clusters_known[spec.cluster] = spec
-        if weather.strikes("dearer", spec.cluster):
-            self.dearer[spec.cluster] = 2
+        self.dearer[spec.cluster] = self.prices * (1 + weather.strikes("dearer", spec.cluster))
         made = [self._make(spec, node) for node in range(spec.nodes)]
         await asyncio.sleep(self.random.uniform(*BOOT_S))
+        if weather.strikes("late-up", spec.cluster):
+            await asyncio.sleep(weather.draw("late-up").uniform(900, 5400))
         if weather.strikes("never-up", spec.cluster):
             await asyncio.sleep(4 * 3600)
             raise SkyError(f"{spec.cluster}: gave up")
@@ -145,6 +166,14 @@ class ModelCloud(FakeSky):
                 self.end_vm(vm)
         self.clusters_known.pop(cluster, None)
 
+    def shuts_down(self, vm: Vm) -> None:
+        """Its system ends what runs there, which may say whatever it likes of that."""
+        self._settle(vm)
+        for task in vm.tasks.values():
+            if task.began_at is not None and task.exit is None:
+                task.exit = exit_of(self.random.choice((0, 143)), "loss", wall())
+        self._settle(vm)
+
     def end_vm(self, vm: Vm) -> None:
         """Its end is now."""
         self.settle()
@@ -153,7 +182,10 @@ class ModelCloud(FakeSky):
 
     def rate_of(self, vm: Vm, *, listed: bool = False) -> Money:
         """What an hour of it costs, or was said to cost."""
-        _, _, _, price, spot_price = TYPES[self.specs[vm.id].instance_type]
+        spec = self.specs[vm.id]
+        if listed and (said := self.offered.get(vm.cluster.split("-", 2)[-1])):
+            return Money(said.micro_usd // spec.nodes)
+        _, _, _, price, spot_price = TYPES[spec.instance_type]
         return Money.of(spot_price if vm.spot else price) * (1 if listed else self.dearer.get(vm.cluster, 1))
 
     def bill_of(self, cluster: str, *, listed: bool = False, stopped: bool = True) -> Money:
@@ -186,7 +218,7 @@ class ModelCloud(FakeSky):
         else:
             self._settle(vm)
         if isinstance(answer, dict) and "booted_at" in answer:
-            answer["booted_at"] += BEFORE_BOOT_S
+            answer["booted_at"] += BEFORE_BOOT_S + self.clock_off_s
         return answer
 
     def settle(self) -> None:
@@ -212,7 +244,7 @@ class ModelCloud(FakeSky):
             if task.exit is None and dead:
                 task.settle(until, vm.lease_until)
             if task.exit is not None:
-                code = task.exit["exit_code"]
+                code = None if task.exit["ended_by"] == "loss" else task.exit["exit_code"]
                 self.marks.ends(key, task.exit["ended_at"], code)
             elif dead:
                 self.marks.ends(key, until, None)
@@ -290,12 +322,16 @@ class ModelLine(Line):
 
     async def clusters(self, *, refresh: Any = ()) -> list[ClusterStatus]:
         """See `Line`."""
-        found = await super().clusters(refresh=refresh)
-        if not refresh and self._model.weather.strikes("listing-empty"):
+        found, model = await super().clusters(refresh=refresh), self._model
+        if refresh:
+            return found[:-1] if found and model.weather.strikes("listing-short") else found
+        model.listings.append((wall(), found))
+        if model.weather.strikes("listing-empty"):
             return []
-        if found and self._model.weather.strikes("listing-short"):
-            return found[:-1]
-        return found
+        if model.weather.strikes("listing-stale"):
+            since = wall() - model.weather.draw("listing-stale").uniform(60, 900)
+            return next(listed for at, listed in model.listings if at >= since)
+        return found[:-1] if found and model.weather.strikes("listing-short") else found
 
     async def _cloud(self, name: str) -> list[Vm]:
         weather = self._model.weather

@@ -176,7 +176,10 @@ class ModelCluster(World):
         if int(version) < self.store.compacted or self.weather.strikes("watch-expired", line):
             raise ApiError(410, "Expired", "too old resource version")
         watcher = Watcher(Address.of(resource.path(namespace)), selector, asyncio.Queue())
-        of_world(lambda: self._follow(watcher, int(version), last_s))
+        since = int(version)
+        if self.weather.strikes("watch-repeats", line):
+            since = max(self.store.compacted, since - self.weather.draw("watch-repeats").randint(1, 60))
+        of_world(lambda: self._follow(watcher, since, last_s))
         try:
             while (event := await watcher.queue.get()) is not None:
                 if isinstance(event, bytes) or self.weather.strikes("watch-cut", line):

@@ -1,0 +1,60 @@
+"""The store of one scheduler: its disk fails, and its process dies beside a commit."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from starburst.store.store import Step, Store
+
+if TYPE_CHECKING:
+    from tests.storm.process import SchedulerProcess
+
+#: Errors of SQLite by fault.
+DISK = {
+    "disk-full": "database or disk is full",
+    "disk-error": "disk I/O error",
+    "store-locked": "database is locked",
+}
+
+
+class StormStore(Store):
+    """The store of one process: its disk fails, and the process dies beside a commit."""
+
+    process: SchedulerProcess
+
+    def join(self, process: SchedulerProcess) -> None:
+        """From now on this is the store of a process."""
+        self.process = process
+        dialect: Any = self._engine.dialect
+        execute, commit = dialect.do_execute, dialect.do_commit
+
+        def do_execute(cursor: Any, statement: str, *more: Any) -> None:
+            if statement.startswith(("INSERT", "UPDATE", "DELETE")):
+                for name, said in DISK.items():
+                    if process.weather.strikes(name):
+                        raise sqlite3.OperationalError(said)
+            execute(cursor, statement, *more)
+
+        def do_commit(connection: Any) -> None:
+            if process.weather.strikes("fsync-fails"):
+                raise sqlite3.OperationalError("disk I/O error")
+            commit(connection)
+
+        dialect.do_execute, dialect.do_commit = do_execute, do_commit
+
+    def commit(self, step: Step) -> None:
+        """See `Store`."""
+        self.process.may_die("crash-before-commit")
+        super().commit(step)
+        self.process.committed(step)
+        self.process.may_die("crash-after-commit")
+
+    def actions_done(self, keys: Sequence[str], now: float) -> None:
+        """See `Store`."""
+        for key in keys:
+            self.process.settled(key)
+        self.process.may_die("crash-before-done", keys[0])
+        super().actions_done(keys, now)
+        self.process.may_die("crash-after-done", keys[0])
