@@ -327,21 +327,14 @@ PLANTED = {
         f"{_SKY}.machines.naming:Naming.is_ours",
         "return status.name in intended or dict(status.labels).get(CONTROLLER) == self._tag",
         "return True",
-        (1, 8, 0.2, ("others-rent",)),
+        (5, 8, 0.2, ("others-rent",)),
     ),
     "shutdown-is-success": Planted(
         "a task that its machine's shutdown ended has succeeded if it exited with 0",
         "starburst.runs.outcome:_is_bad",
         "(TIME_LIMIT, LEASE, LOSS)",
         "(TIME_LIMIT, LEASE)",
-        (1, 20, 0.2, ("rebooted", "spot-noticed")),
-    ),
-    "watch-goes-back": Planted(
-        "a watch that goes back in time takes back what is known",
-        "starburst.kube.reflector:Reflector._take",
-        "if _number(version) < self._newest:",
-        "if False:",
-        (1, 14, 0.125, ("watch-repeats", "watch-cut")),
+        (2, 20, 0.2, ("rebooted", "spot-noticed")),
     ),
     "room-of-all": Planted(
         "a job joins one of several machines by the room of all of them",

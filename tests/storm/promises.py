@@ -15,6 +15,7 @@ PROMISES = {
     "actions": ("what is marked as done was asked of its site", "actions"),
     "steps": ("a state that contradicts itself is never stored (`debug.validate`)", "steps"),
     "decisions": ("what the decision log says is what was decided", "decisions"),
+    "explanations": ("what `starburst explain` says is what the log says", "explanations"),
     "bills": ("the bill is the cloud's to the micro-dollar, jobs pay it, nothing stays rented", "bills"),
     "launches under a cap": ("a cap holds", "launches under a cap"),
     "submissions over HTTP": ("what the HTTP API acknowledged is kept", "submissions"),
@@ -24,6 +25,7 @@ PROMISES = {
         "decisions",
     ),
     "jobs passed too often": ("no job is passed for ever", "jobs passed as often as may be"),
+    "memories": ("who is over is forgotten: memory is bounded by what lives", "schedulers at rest"),
     "holds": ("what is held stays out of the queue", "holds"),
 }
 

@@ -17,6 +17,7 @@ from tempfile import mkdtemp
 
 from starburst.app.config.home import Home
 from starburst.store.store import Step, Store
+from tests.storm.explained import contradictions
 from tests.storm.faults import calls, crashes, machines, nodes  # noqa: F401 - they declare themselves
 from tests.storm.loop import StormLoop, of_world
 from tests.storm.model.cloud import ModelCloud
@@ -103,7 +104,7 @@ class Storm:
                 for name in sorted(self.weather.on)
                 if FAULTS[name].act is not None
             ]
-            winds += [asyncio.create_task(self._keep_up()), asyncio.create_task(self._watch_bills())]
+            winds += map(asyncio.create_task, (self._keep_up(), self._watch_bills(), self._ask(asked)))
             days = asyncio.create_task(self._days(asked))
             await asyncio.wait([days, self.process.hopeless], return_when=asyncio.FIRST_COMPLETED)
             for task in [*winds, days]:
@@ -169,6 +170,15 @@ class Storm:
             await asyncio.sleep(600.0)
             self.marks.settle()
             self.verdict.meanwhile()
+
+    async def _ask(self, asked: Store) -> None:
+        """Users ask why their jobs are where they are."""
+        draw = Random(f"{self.ask.seed}/explained")
+        while True:
+            await asyncio.sleep(draw.expovariate(1 / 2700.0))
+            for job_id, wrong in contradictions(asked, draw):
+                self.verdict.checked["explanations"] += 1
+                self.verdict.wrong += [f"{job_id}: {wrong}"] if wrong else []
 
     def _heard(self, step: Step) -> None:
         now = self.loop.time()

@@ -207,6 +207,7 @@ class Verdict:
         process = self._storm.process
         if process.controller is None or not process.is_up:
             return
+        self.checked["memories"] += 1
         state = process.controller.scheduler.state
         for what, left in (("jobs", state.jobs), ("machines", state.fleet.instances)):
             if left and not state.resting:
