@@ -10,6 +10,8 @@ from starburst.runs.supervisor.exits import LEASE, LOSS, REFUSAL, STOP, TIME_LIM
 
 #: Exit code of a run that ended with exit code 0 after its time limit; the same as of timeout(1).
 OUT_OF_TIME = 124
+#: Seconds after which a loss may be noted that made another task of a gang fail: it saves its state first.
+NEAR_S = 300.0
 
 
 def has_decided(exits: Sequence[Exit | None], deciding: Collection[int]) -> bool:
@@ -28,7 +30,8 @@ def verdict(
     If the tasks of the ranks `deciding` have succeeded the run has, whatever became of the others.
 
     A requested stop (`asked`, as of `AttemptDir.stop_asked`) decides, unless every task was over or one had
-    failed before it. Otherwise the first task to fail decides, since its failure ended the others.
+    failed before it. Otherwise the first task to fail decides, since its failure ended the others, unless
+    one was lost with its machine around that time: the others then failed for want of a peer.
     """
     if has_decided(exits, deciding):
         return RunEnded(*key, RunEnd.EXITED, 0)
@@ -41,13 +44,17 @@ def verdict(
         return RunEnded(*key, RunEnd.LOST, message="its supervisor was killed")
     if not bad:
         return RunEnded(*key, RunEnd.EXITED, 0)
-    first = bad[0]
+    first = next((one for one in bad if one.ended_by == LOSS and _is_soon(bad[0], one)), bad[0])
     if first.ended_by == REFUSAL:
         return RunEnded(*key, RunEnd.REFUSED, message=first.message)
     if first.ended_by in (LEASE, LOSS):
         return RunEnded(*key, RunEnd.LOST, message=first.message)
     end = RunEnd.OUT_OF_TIME if first.ended_by == TIME_LIMIT else RunEnd.EXITED
     return RunEnded(*key, end, first.exit_code or OUT_OF_TIME, first.message)
+
+
+def _is_soon(first: Exit, other: Exit) -> bool:
+    return other.ended_at - first.ended_at < NEAR_S
 
 
 def last_end(exits: Sequence[Exit | None]) -> float | None:

@@ -16,6 +16,7 @@ from starburst.runs.supervisor import lease as leases
 from starburst.runs.supervisor.exits import ITSELF, LEASE
 from starburst.runs.supervisor.files import write_json
 from starburst.runs.supervisor.lease import LEASE_GRACE_S, boot_id, lease_left_s, new_lease
+from starburst.runs.supervisor.shutdown import Shutdown
 from starburst.runs.supervisor.supervisor import Supervisor
 from tests.runs.harness import a_runner, log, rank_dir, shell, until, watching
 
@@ -98,6 +99,7 @@ def test_the_shims_own_bound_on_that_grace_is_a_minute() -> None:
     supervisor = object.__new__(Supervisor)
     supervisor.spec = {"grace_s": 1e9, "lease": "somewhere", "time_limit_s": None}
     supervisor.directory, supervisor.limit_time = "/nonexistent", float("inf")
+    supervisor.shutdown = Shutdown()
     supervisor.kill_time, supervisor.status, supervisor.ended_by = float("inf"), 0, ITSELF
     supervisor._look(1000.0)  # no lease can be read: it has passed
     assert (supervisor.ended_by, supervisor.kill_time) == (LEASE, 1000.0 + LEASE_GRACE_S)

@@ -33,11 +33,21 @@ class KilledError(BaseException):
 class _Nap:
     """What a task waits for in `nap`: its timer goes on with the task, in one event in place of two."""
 
-    __slots__ = ("_asyncio_future_blocking", "_cancelled", "_context", "_loop", "_on", "_timer", "_when")
+    __slots__ = (
+        "_asyncio_future_blocking",
+        "_cancelled",
+        "_context",
+        "_loop",
+        "_on",
+        "_timer",
+        "_when",
+        "_why",
+    )
 
     def __init__(self, loop: StormLoop, when: float) -> None:
         self._loop, self._when = loop, when
         self._cancelled = False
+        self._why: tuple[object, ...] = ()
         self._timer: asyncio.TimerHandle | None = None
 
     def __await__(self) -> Iterator[_Nap]:
@@ -50,10 +60,10 @@ class _Nap:
         self._timer = self._loop.call_at(self._when, on, self, context=context)
 
     def cancel(self, msg: object = None) -> bool:
-        """Called by the task: wake up now."""
+        """Called by the task: wake up now. By its message AnyIO knows its own cancellation."""
         if self._cancelled or self._timer is None:
             return False
-        self._cancelled = True
+        self._cancelled, self._why = True, () if msg is None else (msg,)
         self._timer.cancel()
         self._loop.call_soon(self._on, self, context=self._context)
         return True
@@ -62,7 +72,7 @@ class _Nap:
         """Called by the task."""
         self._timer = None  # which refers to this
         if self._cancelled:
-            raise asyncio.CancelledError
+            raise asyncio.CancelledError(*self._why)
 
 
 async def nap(delay: float, result: T | None = None) -> T | None:

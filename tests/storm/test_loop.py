@@ -6,9 +6,10 @@ import asyncio
 from random import Random
 
 import pytest
+from anyio import move_on_after
 
 from bench.virtual import VirtualLoop
-from tests.storm.loop import LIFE, StormLoop, of_life
+from tests.storm.loop import LIFE, StormLoop, nap, of_life
 from tests.storm.sandbox import START
 
 
@@ -43,6 +44,20 @@ def test_what_happens_and_in_which_order_is_what_asyncio_does(seed: int) -> None
     expected = _trace(VirtualLoop(START), seed)
     assert len(expected) > 1000
     assert _trace(StormLoop(START, 0), seed) == expected
+
+
+def test_a_deadline_of_anyio_ends_a_sleep_and_is_taken_for_one() -> None:
+    loop = StormLoop(START, 0)
+
+    async def whole() -> bool:
+        with move_on_after(1.0) as scope:
+            await nap(5.0)
+        return scope.cancelled_caught
+
+    try:
+        assert loop.run_until_complete(whole())
+    finally:
+        loop.close()
 
 
 def test_who_is_suspended_does_late_what_it_would_have_done_and_the_dead_do_nothing() -> None:

@@ -1,44 +1,76 @@
-"""What becomes of tasks when their machine shuts down: all that runs gets SIGTERM, supervisors included.
+"""What becomes of tasks when their machine shuts down: its system ends all that runs, with SIGTERM first.
 
 A task that this ends has not ended by itself, whatever its exit code: one that saves its state exits with 0.
 A cloud that takes a spot machine back with notice, a reboot and `sky stop` end tasks this way; after a reboot
-the exit is still on the disk.
+the exit is still on the disk. Tasks and supervisors need not be told at the same time, nor both of them: a
+container and a control group of a task's own are in other units than what runs the task.
 """
 
 from __future__ import annotations
 
+import os
 import signal
-import time
 
-#: Seconds that a shutdown lasts at most: systemd gives each service 90. Who lives on was meant alone.
-LASTS_S = 300.0
-#: Seconds by which a task may hear of a shutdown before its supervisor does.
-APART_S = 2.0
+#: Seconds by which a task may hear of a shutdown before its supervisor does; for systemd to answer.
+APART_S, ANSWER_S = 0.5, 5.0
+#: What is there while systemd runs; its name as a process, which a user's own systemd has, too.
+SYSTEMD, NAME = "/run/systemd/system", "systemd"
+#: Both say how the system stands; the first needs a bus, which may be down already.
+ASKS = (["systemctl", "is-system-running"], ["sudo", "-n", "systemctl", "is-system-running"])
 
 
-class ShutdownSignal:
-    """Whether a supervisor, which gets SIGTERM for each stop, too, was told to end by the system.
+class Shutdown:
+    """Whether the system ends its tasks, as far as one supervisor can tell.
 
-    The number has to be blocked in the calling thread.
+    SIGTERM has to be blocked in the calling thread. What asks for a stop sends it, too; the system's is told
+    from that by its sender.
     """
 
     def __init__(self) -> None:
-        self._heard_at: float | None = None
+        #: The system has sent SIGTERM.
+        self.heard = False
 
     def wait(self, wakers: set[signal.Signals], seconds: float) -> None:
         """Wait for one of these signals."""
         self._take(signal.sigtimedwait(wakers, seconds))
 
     def explains(self, exit_code: int) -> bool:
-        """Whether a shutdown ended a task that ended just now; `exit_code` as Python has it.
+        """Whether a shutdown ended a task that ended just now; `exit_code` as Python has it."""
+        by_sigterm = exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM)
+        self._take(signal.sigtimedwait({signal.SIGTERM}, APART_S if by_sigterm else 0))
+        return self.heard or is_stopping()
 
-        One that was ended by a SIGTERM may have had it first: then its supervisor's is waited for.
-        """
-        ended_so = exit_code in (-signal.SIGTERM, 128 + signal.SIGTERM)
-        self._take(signal.sigtimedwait({signal.SIGTERM}, APART_S if ended_so else 0))
-        return self._heard_at is not None and time.monotonic() - self._heard_at < LASTS_S
+    def _take(self, told: signal.struct_siginfo | None) -> None:
+        if told is not None and told.si_signo == signal.SIGTERM:
+            self.heard = self.heard or _is_system(told.si_pid)
 
-    def _take(self, signal_: signal.struct_siginfo | None) -> None:
-        # Jobs run as others, or as users who are not root; what asks for stops says so in a file, too.
-        if signal_ is not None and signal_.si_signo == signal.SIGTERM and signal_.si_uid == 0:
-            self._heard_at = time.monotonic()
+
+def is_stopping() -> bool:
+    """Whether systemd says that the machine shuts down; False where no systemd runs, or none answers."""
+    import subprocess  # noqa: PLC0415 - not at the start of each task
+
+    if not os.path.isdir(SYSTEMD):
+        return False
+    for ask in ASKS:
+        try:
+            done = subprocess.run(
+                ask,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=ANSWER_S,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):  # the next one
+            continue
+        if said := done.stdout.strip():
+            return said == b"stopping"
+    return False
+
+
+def _is_system(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return pid == 1 or file.read().strip() == NAME
+    except OSError:
+        return pid == 1

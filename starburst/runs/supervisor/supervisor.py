@@ -46,13 +46,14 @@ from starburst.runs.supervisor.file_owner import act_as_oneself, act_as_owner_of
 from starburst.runs.supervisor.files import FULL_DISK, PASSING_ERRORS, ReservedFile, read_json
 from starburst.runs.supervisor.lease import LEASE_GRACE_S, boottime, lease_left_s
 from starburst.runs.supervisor.log_pump import LogPump
-from starburst.runs.supervisor.shutdown import ShutdownSignal
+from starburst.runs.supervisor.shutdown import Shutdown
 from starburst.runs.supervisor.strays import mark_of
 
 #: Signals that end a wait; blocked, so that none is lost between two waits.
 WAKERS = {signal.SIGTERM, signal.SIGCHLD}
 #: Seconds between two looks: at the lease, and without one.
 LEASE_LOOK_S, IDLE_S = 1.0, 60.0
+SHUT_DOWN = "the system of its machine ended it, as in a shutdown"
 #: Characters of an error or a path that a message holds.
 MAX_TEXT = 500
 
@@ -63,6 +64,7 @@ def supervise(directory: str) -> None:
     act_as_owner_of(directory)
     umask = os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_BLOCK, WAKERS)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a session that ends sends it: the task keeps its grace
     Supervisor(directory).run(umask)
 
 
@@ -78,7 +80,7 @@ class Supervisor:
         self.ended_by = ITSELF
         self.started = self.ended = boottime()
         self.kill_time = math.inf
-        self.shutdown = ShutdownSignal()
+        self.shutdown = Shutdown()
         limit_s = self.spec["time_limit_s"]
         self.limit_time = math.inf if limit_s is None else time.monotonic() + limit_s
         self.exit = ReservedFile(self._path("exit.json"))
@@ -107,16 +109,16 @@ class Supervisor:
         started.write({"shim": os.getpid(), "job": self.pid})
         if log is not None:
             log.begin()
-        status = self._supervise()
+        code = os.waitstatus_to_exitcode(self._supervise())
+        shut_down = self.shutdown.explains(code) and self._stop_asked() is None
         memory = self._memory_message()
         self._clear_up()
         if log is not None:
             log.end()
-        code = os.waitstatus_to_exitcode(status)
-        by_itself = self.ended_by == ITSELF and self._stop_asked() is None
-        if by_itself and self.shutdown.explains(code):
-            self.ended_by = LOSS
-        self._write_exit(code, self._message() or self._verdict() or memory)
+        message = self._message() or self._verdict() or memory
+        if shut_down and self.ended_by in (ITSELF, REFUSAL):
+            self.ended_by, message = LOSS, SHUT_DOWN
+        self._write_exit(code, message)
 
     def _clear_up(self) -> None:
         """End what is left of the task."""
@@ -184,6 +186,7 @@ class Supervisor:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(self.spec["open_files"], hard), hard))
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         field = "workingDir"
         try:
@@ -223,6 +226,8 @@ class Supervisor:
         stop = self._stop_asked()
         if stop is not None:
             self._end(STOP, now + stop["grace_s"])
+        if self.shutdown.heard:
+            self._end(LOSS, now + self.spec["grace_s"])
         if now >= self.limit_time:
             self._end(TIME_LIMIT, now + self.spec["grace_s"])
         if self.spec["lease"] and self._lease_passed():
@@ -263,7 +268,7 @@ class Supervisor:
         if self.ended_by == TIME_LIMIT:
             return f"ran into its time limit of {self.spec['time_limit_s']:g} s"
         if self.ended_by == LOSS:
-            return "its machine shut down"
+            return SHUT_DOWN
         return "the lease of its machine passed" if self.ended_by == LEASE else ""
 
     def _memory_message(self) -> str:

@@ -344,12 +344,14 @@ def test_an_engine_that_comes_back_is_waited_for_and_one_that_stays_dead_loses_t
     assert message.startswith("Cannot connect to the Docker daemon")
 
 
-def test_a_container_that_died_with_its_engine_did_not_fail_by_itself(
-    task: ContainerTask, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("code", [137, 143, 0])
+def test_a_container_that_ended_with_its_engine_did_not_end_by_itself(
+    code: int, task: ContainerTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An engine that is told to end stops its containers: one that saves its state exits with 0."""
     monkeypatch.setattr(life, "ENGINE_S", 5.0)
     dead = task.engine.bin / "dead"
-    task.engine.runs(f'touch "{dead}"; (sleep 0.2; rm "{dead}") & exec >/dev/null 2>&1', 137)
+    task.engine.runs(f'touch "{dead}"; (sleep 0.2; rm "{dead}") & exec >/dev/null 2>&1', code)
     task.run()
     assert task.verdict == ("loss", "docker died, and its container with it")
 

@@ -79,7 +79,8 @@ def run(path: str, how: str) -> None:
     open(os.path.join(path, "began"), "w").close()
     argv = [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "supervise", path]
     child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=(LOCK_FD,), start_new_session=True)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # stops come by `stop.json`
+    for number in (signal.SIGTERM, signal.SIGHUP):  # stops come by `stop.json`, shutdowns to the supervisor
+        signal.signal(number, signal.SIG_IGN)
     attend(child, path, apart=how == APART)
     remove_container(path, spec["docker"])
     forget_secrets(path)

@@ -108,7 +108,7 @@ class ContainerLife:
         self.known: dict[str, str] = spec["docker"]["here"]
         self.secrets: list[str] = spec["docker"]["secret_names"]
         self.engine = Engine("docker", ("docker",))
-        #: The engine was seen dead: a container that ended then did not fail by itself.
+        #: The engine is, or was when the container ended, dead: that did not end by itself.
         self.engine_died = False
         self.egress = Egress(self.engine)
         self._told = ""
@@ -145,7 +145,7 @@ class ContainerLife:
                 self.wait(AGAIN_S)
         state = self._follow()
         self._remove()
-        if self.engine_died and state.exit_code:
+        if self.engine_died:  # an engine that stops ends its containers, which may save and exit with 0
             raise ContainerGoneError(f"{self.engine.name} died, and its container with it")
         if state.oom_killed and state.exit_code:
             what = "its memory limit" if "--memory" in self.box["options"] else "memory"
@@ -214,6 +214,7 @@ class ContainerLife:
             if state.status not in ("running", "paused", "restarting", "removing"):
                 self._has_begun()
                 return state
+            self.engine_died = False
             print("starburst: the engine was away; output of that time is not here", flush=True)
             client = self._attach("attach", "--no-stdin", "--sig-proxy=false")
 
