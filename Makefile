@@ -82,7 +82,7 @@ memory: $(VENV)/.dev  ## 100,000 jobs through the live scheduler in virtual time
 takeover: $(VENV)/.dev  ## two schedulers on one store, whose leader is killed fifty times; five minutes; ARGS="--kills 200 --seed 7"
 	$(BIN)/python -m tests.app.takeovers $(ARGS)
 
-storm: $(VENV)/.dev  ## the live scheduler in virtual time, against a cluster and a cloud that fail: 10,000 seeds, an hour; ARGS="--seeds 1..100", --planted, --shrink
+storm: $(VENV)/.dev  ## the live scheduler in virtual time, against a cluster and a cloud that fail: 10,000 seeds, an hour; ARGS="--seeds 1..100", --planted
 	$(BIN)/python -m tests.storm $(or $(ARGS),--seeds 1..10000 --jobs 8 --days 0.1 --table)
 
 lint: $(VENV)/.dev  ## style and the import contract

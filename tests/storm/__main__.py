@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--faults", help="only these, with commas; none: all goes well")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--on", default="", metavar="ray://HOST:PORT", help="on a Ray cluster that exists")
-    parser.add_argument("--shrink", action="store_true", help="reduce the first seed that fails, and tell it")
+    parser.add_argument("--no-shrink", action="store_true", help="leave the first seed that fails as it is")
     parser.add_argument("--planted", nargs="*", metavar="BUG", help="run with each planted bug, or these")
     parser.add_argument("--table", action="store_true", help="what each promise was held to, as a table")
     parser.add_argument("--list", action="store_true", help="list the faults")
@@ -89,7 +89,7 @@ def _run(args: argparse.Namespace) -> bool:
         print(f"never: {', '.join(never)}")
     if args.table:
         print(held(checked, seeds, virtual_s, counts))
-    if bad and args.shrink:
+    if bad and not args.no_shrink:
         print(told_as_story(shrunk(min(bad, key=lambda one: one.ask.seed))))
     return bool(bad)
 

@@ -31,10 +31,21 @@ def _wrong(store: Store, row: JobRow, snapshots: SnapshotCache) -> str:
     log = queries.decisions(store, row.id)
     if is_over(row.phase):
         return "" if row.message in told.sentence and log[-1].reason == row.message else said
+    on = row.runs_on.split(", ")
+    if row.phase in ("starting", "stopping"):
+        return "" if all(name in told.sentence for name in on) else said
+    if row.phase == "offloading":
+        named = [machine for machine in _machines(store, row) if machine not in told.sentence]
+        return said if named else ""
     if row.phase == "running":
         begun = [line for line in log if line.kind == "started"]
-        on = row.runs_on.split(", ")
         place = "on the cluster" if row.site == "cluster" else "in the cloud"
         named = place in told.sentence and all(name in told.sentence for name in on)
         return "" if named and begun and begun[-1].numbers["attempt"] == row.attempt else said
     return ""
+
+
+def _machines(store: Store, row: JobRow) -> list[str]:
+    """The machines that are launched for a job."""
+    there = queries.instance_records(store)
+    return [one.id for one in there if row.id in one.job_ids and one.phase.value == "launching"]

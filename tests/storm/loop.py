@@ -98,6 +98,10 @@ class StormLoop(VirtualLoop):
         self._dead: set[int] = set()
         #: Of each life that is stopped what it does once it goes on.
         self._suspended: dict[int, list[asyncio.Handle]] = {}
+        #: What callbacks of those that live raised, and nobody heard.
+        self.unheard: list[str] = []
+        #: When each life was killed or stopped.
+        self.stops: defaultdict[int, list[float]] = defaultdict(list)
         #: Lives so far.
         self.lives = 0
         #: What the dead would have done next, and what they wait for.
@@ -153,11 +157,20 @@ class StormLoop(VirtualLoop):
         self._scheduled = kept
         self._timer_cancelled_count = 0
 
+    def hear(self, context: dict[str, Any]) -> None:
+        """As asyncio's exception handler: tasks of the dead have nobody to tell."""
+        handle, error = context.get("handle"), context.get("exception")
+        if isinstance(handle, asyncio.Handle) and isinstance(error, Exception):
+            life = handle._context.get(LIFE)
+            if life not in self._dead:
+                self.unheard.append(f"a callback of life {life} raised {error!r}")
+
     def kill(self, life: int) -> None:
         """Nothing of this life happens any more; its `finally` blocks do not run either."""
         if life in self._suspended:
             self.resume(life)
         self._dead.add(life)
+        self.stops[life].append(self.now)
         for handle in self._ready:
             if handle._context.get(LIFE) == life and not handle.cancelled():
                 self._undone.append((handle._callback, handle._args, handle._context))
@@ -168,6 +181,7 @@ class StormLoop(VirtualLoop):
 
     def suspend(self, life: int) -> None:
         """SIGSTOP: nothing of this life happens until `resume`, then all of it, late. Twice is as once."""
+        self.stops[life].append(self.now)
         there = (*self._ready, *(timer for _, timer in self._scheduled))
         held = [one for one in there if one._context.get(LIFE) == life and not one.cancelled()]
         self._suspended.setdefault(life, []).extend(held)

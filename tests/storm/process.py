@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from errno import ENOSPC
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -35,6 +36,7 @@ from starburst.core.model.events import (
 from starburst.domain.cloud import Offer
 from starburst.domain.job import Site
 from starburst.runs.fence import LeaderFence
+from starburst.runs.supervisor.files import write_json
 from starburst.store.errors import FencedError, UnusableError
 from starburst.store.leader import LeaderClaim, epoch_fence
 from starburst.store.store import Step, Store
@@ -43,7 +45,7 @@ from tests.storm.loop import LIFE, KilledError, StormLoop, of_life
 from tests.storm.model.broker import ModelBroker, ModelClient
 from tests.storm.model.cloud import ModelCloud, ModelLine, offers
 from tests.storm.model.cluster import ModelApi, ModelCluster
-from tests.storm.storm_store import StormStore
+from tests.storm.storm_store import DISK, StormStore
 from tests.storm.weather import Weather
 
 #: Reports that a site may repeat.
@@ -52,6 +54,8 @@ TWICE = (RunStarted, RunEnded, InstanceReady, InstanceGone, InstanceFailed)
 UNDONE_BY = {"start": "stop", "launch": "terminate"}
 #: Forty times the real terms of the leader's lease and more: a renewal is a write.
 TERMS = LeaseTerms(360.0, 240.0, 110.0, 90.0)
+#: Faults with which a scheduler may find that its store cannot be used.
+UNUSABLE = {*DISK, "disk-away", "fsync-fails", "power-lost", "restored", "leader-stopped"}
 #: Failures after which a run is broken off.
 HOPELESS = 3
 #: Bytes of the header of SQLite's write-ahead log, and of a frame of it: a page with its own header.
@@ -134,6 +138,8 @@ class SchedulerProcess:
         self.leading = 0
         cluster.marks.may_act = self._may_act
         self.failures: list[str] = []
+        #: What SQLite says of every write, and "" as long as the disk is there.
+        self.disk_says = ""
         #: Actions that a site took, in any life, and those that were marked as done without that.
         self.carried_out: set[str] = set()
         self.never_done: list[str] = []
@@ -261,7 +267,11 @@ class SchedulerProcess:
                     await controller.run(asyncio.Event())
                 else:
                     await self._compete(life, store)
-            except (UnusableError, FencedError):  # `up` says so and ends; it is started again
+            except FencedError:  # `up` says so and ends; it is started again
+                return
+            except UnusableError as error:
+                if not self.weather.on & UNUSABLE:
+                    self.failures.append(f"the store cannot be used: {error}")
                 return
         except Exception as error:  # whatever it is: up would have ended
             where = "; ".join(
@@ -333,6 +343,11 @@ class SchedulerProcess:
         outer = self
         broker = self.broker
 
+        def write(path: Path, value: object) -> None:
+            if outer.disk_says:
+                raise OSError(ENOSPC, "No space left on device", str(path))
+            write_json(path, value)
+
         class Tracked(Store):
             @classmethod
             def open(cls, where: Any, busy_ms: int | None = None) -> Store:
@@ -347,6 +362,7 @@ class SchedulerProcess:
         with ExitStack() as stack:
             for name, value in (
                 ("starburst.app.wiring.build.connect", connect),
+                ("starburst.clouds.sky.journal.write_json", write),
                 ("starburst.app.wiring.sky.sky_cloud", sky_cloud),
                 ("starburst.app.wiring.build.Store", Tracked),
                 ("starburst.app.wiring.bus.Store", Tracked),

@@ -129,7 +129,7 @@ class Storm:
     def _mend(self) -> None:
         """Whatever is broken works again, and there are no caps any more."""
         self.cluster.away_until = 0.0
-        self.broker.up = True
+        self.broker.up, self.process.disk_says = True, ""
         self.cluster.silent.clear()
         self.cloud.server_up = True
         self.cloud.clock_off_s, self.clock.off_s, self.cloud.prices = 0.0, 0.0, 1

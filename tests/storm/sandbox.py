@@ -147,7 +147,7 @@ def sandbox(seed: int) -> Iterator[tuple[StormLoop, Clock]]:
         "sys.unraisablehook": lambda _args: None,  # the dead are collected at the end
     }
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    loop.set_exception_handler(lambda _loop, _context: None)  # tasks of the dead have nobody to tell
+    loop.set_exception_handler(lambda _loop, context: loop.hear(context))
     with ExitStack() as stack:
         for name, value in changes.items():
             stack.enter_context(patch(name, value))

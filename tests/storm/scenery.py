@@ -38,12 +38,13 @@ def drawn_config(seed: int) -> Config:
         )
     if draw.random() < 0.2:
         caps.append({"usd": 15, "per": "day", "user": "ada", "then": "stop"})
+    keep = Random(f"{seed}/keep").choice(("1h", "6h"))
     return parse_config(
         {
             "policy": policy,
             "cluster": {"kind": "kubernetes", "namespace": "team", "lease": False, "bind_limit": "2m"},
             "cloud": {"kind": "skypilot", "spot": "also", "lease": "20m", "launch_limit": "20m"},
-            "home": {"keep": "6h"},
+            "home": {"keep": keep},
             "queues": [{"name": name} for name in ("research", "vision", "batch")],
             "caps": caps,
             "debug": {"validate": True},

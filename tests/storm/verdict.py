@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
-
-from starburst.clouds.sky.machines.machine import COARSE_S, DOWN_S, SWITCH_S
-from starburst.clouds.sky.machines.naming import Naming
-from starburst.clouds.sky.machines.observer import WORD_S
 from starburst.core.model.events import HoldRequested, ReleaseRequested, RunStarted
 from starburst.domain.job import Phase
 from starburst.domain.money import Money
+from starburst.kube import names
+from starburst.kube.resources import JOBS
 from starburst.store.listings import queries
-from starburst.store.schema import history
 from starburst.store.store import Step, Store
 from tests.clusters.kubernetes.world import gpus_of
-from tests.storm.model.cloud import BEFORE_BOOT_S
+from tests.storm.bills import Bills
 from tests.storm.starvation import Starvation
-from tests.storm.windows import Windows
 
 if TYPE_CHECKING:
     from tests.storm.run import Storm
@@ -30,6 +25,8 @@ ENDS = ("succeeded", "failed", "cancelled")
 WAITS = (Phase.QUEUED, Phase.BLOCKED)
 #: Decisions for which something must have gone wrong.
 TROUBLE = ("lost", "not-started", "launch-failed", "unreachable", "unfit", "fenced", "stalled")
+#: Losses that a job may have (`policy.max_losses`).
+MAX_LOSSES = 6
 #: Faults without which no machine's lease passes.
 CUTS = (
     "killed",
@@ -47,9 +44,6 @@ CUTS = (
     "wait",
     "suspended",
 )
-#: By how much a machine's bill may be too long where nobody tells its end, seconds: its lease, the
-#: idle minutes, and what its switch takes at most.
-LATE_S = 1200 + 60 * 5 + SWITCH_S + DOWN_S + COARSE_S
 
 
 class Verdict:
@@ -60,16 +54,16 @@ class Verdict:
         self.wrong: list[str] = []
         #: How each job ended, as stored.
         self.ends: dict[str, str] = {}
+        #: How often a run of each job was lost.
+        self.losses: Counter[str] = Counter()
         #: Decisions that were stored, by subject.
         self.decisions: Counter[str] = Counter()
-        #: Machines that came up.
-        self.up: set[str] = set()
         #: How often what was looked at.
         self.checked: Counter[str] = Counter()
         #: The phase of each job, as stored.
         self.phases: dict[str, Phase] = {}
         self.starvation = Starvation()
-        self.windows = Windows()
+        self.bills = Bills(storm, self)
         #: When the store was put back, and machines and applied jobs that are younger than what it has now.
         self.put_back_at = 0.0
         self.unbilled: set[str] = set()
@@ -81,7 +75,7 @@ class Verdict:
         """A step is durable."""
         now, storm = self._storm.loop.time(), self._storm
         self.checked["steps"] += 1
-        self.windows.stepped(step.now, now)
+        self.bills.windows.stepped(step.now, now)
         self.decisions.update(decision.subject for decision in step.changes.decisions)
         self._holds(step)
         self._begun(step)
@@ -93,11 +87,12 @@ class Verdict:
             if decision.kind == "fenced" and decision.numbers["after_s"] < grace_s:  # type: ignore[operator]
                 self.wrong.append(f"{decision.subject}: ended before its grace: {decision.reason}")
             self.checked["gangs on fewer machines"] += decision.kind == "shrinks"
+            self.losses[decision.subject] += decision.kind == "lost"
             if decision.kind == "ready":
-                self.up.add(decision.subject)
+                self.bills.up.add(decision.subject)
             if decision.kind == "launched":
                 storm.cloud.offered[decision.subject] = Money(int(decision.numbers["rate"]))
-                self._afforded(decision.subject, now)
+                self.bills.at_launch(decision.subject, now)
             if decision.kind in ENDS:
                 if decision.subject in self.ends:
                     self.wrong.append(f"{decision.subject}: ended twice: {decision.reason}")
@@ -143,28 +138,10 @@ class Verdict:
             for mark in marks.all
         )
 
-    def _afforded(self, machine: str, now: float) -> None:
-        """Nothing is rented once the cloud's own bills reach a cap; what is not up is billed as listed."""
-        cloud = self._storm.cloud
-        for cap in self._storm.process.config.caps:
-            if cap.queue is not None or cap.user is not None:
-                continue
-            began, spent = self.windows.began_at(cap.per, now), 0
-            if began is None:
-                continue
-            self.checked["launches under a cap"] += 1
-            for vm in cloud.ours:
-                if not vm.cluster.endswith(tuple(self.unbilled)):
-                    until = vm.stopped_at or vm.ended_at or now
-                    seconds = max(0.0, until - max(began, vm.made_at))
-                    rate = cloud.rate_of(vm, listed=not vm.cluster.endswith(tuple(self.up)))
-                    spent += rate.for_seconds(seconds).micro_usd
-            if spent > 1.02 * 1e6 * float(cap.usd):
-                self.wrong.append(f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}")
-
     def meanwhile(self) -> None:
         """Now and then."""
         storm = self._storm
+        self.bills.meanwhile()
         for name, gpus in storm.nodes.items():
             pods = [pod for pod in storm.cluster.pods_on(name) if pod["status"]["phase"] == "Running"]
             used = sum(map(gpus_of, pods))
@@ -233,12 +210,13 @@ class Verdict:
         self.checked["submissions over HTTP"] += storm.users.over_http
         self.checked["jobs passed too often"] += len(self.starvation.protected)
         self.checked["actions"] += len(storm.process.carried_out)
+        self.wrong += storm.loop.unheard[:3]
         self.wrong += storm.process.failures[:3] + storm.process.never_done[:3]
         self.wrong += storm.marks.broken[:5] + storm.cluster.broken[:5]
         with Store.open(storm.process.home.database) as store:
             self._jobs(store)
             self._arrays()
-            self._money(store)
+            self.bills.at_the_end(store)
             self._log(store)
             self._told(store)
             owed = [action.key for action in store.pending_actions()]
@@ -252,12 +230,27 @@ class Verdict:
         ]
         if live:
             self.wrong.append(f"still alive: {live[:3]}")
+        self._left_behind()
         rented = [vm.id for vm in storm.cloud.alive()]
         if rented:
             self.wrong.append(f"still rented: {rented[:5]}")
         for vm in storm.cloud.strangers:
             if vm.ended_at is not None or vm.stopped_at is not None:
                 self.wrong.append(f"{vm.cluster}: ended, though it is another's")
+
+    def _left_behind(self) -> None:
+        """What is over leaves no Job that could make pods, and no cluster in SkyPilot's list."""
+        storm = self._storm
+        for job in storm.cluster.all(JOBS):
+            labels, spec = job["metadata"].get("labels") or {}, job["spec"]
+            over = labels.get(names.JOB) in self.ends and not (job.get("status") or {}).get("conditions")
+            if over and not spec.get("suspend"):
+                self.wrong.append(f"{job['metadata']['name']}: a Job that goes on, and its job is over")
+        mine = {vm.cluster for vm in storm.cloud.ours}
+        if known := sorted(mine & storm.cloud.clusters_known.keys()):
+            self.wrong.append(f"SkyPilot still lists {known[:3]}")
+        if storm.cloud.overbooked and not self.put_back_at:
+            self.wrong.append(f"told to begin without room on their machines: {storm.cloud.overbooked[:3]}")
 
     def _log(self, store: Store) -> None:
         """The log is what was decided, and a machine's lease passed only if something was cut."""
@@ -282,7 +275,7 @@ class Verdict:
         """What the log says has come to the broker, in order, and its states are the last ones."""
         storm = self._storm
         stored = {row.seq for row in queries.decisions(store)}
-        if storm.broker.arrived:
+        if any(name.startswith("broker-") for name in storm.weather.on):
             self.checked["decisions at the broker"] += len(set(storm.broker.arrived))
             ended = {row.id: row.phase for row in queries.jobs(store) if row.phase in ENDS}
             self.wrong += list(storm.broker.wrong(stored, ended))[:5]
@@ -328,72 +321,21 @@ class Verdict:
         whole = storm.marks.succeeded(name, asked.tasks, asked.least, counts_on=asked.applied)
         if phase == "succeeded" and not whole:
             yield "succeeded by the store, and no attempt of it did"
+        fails = any(mark.code for mark in marks) or self.losses[name] > MAX_LOSSES
+        if phase == "failed" and not fails:
+            yield "failed, and no run of it did"
         if phase == "failed" and asked.code == 0 and not storm.weather.on:
             yield "failed, though its command does not and nothing goes wrong"
-        if phase == "cancelled" and not asked.cancelled and asked.after_ok is None:
+        before = None if asked.after_ok is None else self.ends.get(asked.after_ok)
+        if phase == "cancelled" and not asked.cancelled and before in (None, "succeeded"):
             yield "cancelled, and no user wished for that"
         if asked.code and not storm.weather.on and len(failed) > asked.retries + 1:
             yield f"its command failed {len(failed)} times, with {asked.retries} retries"
         begins = [min(m.began_at for m in marks if m.attempt == n) for n in {mark.attempt for mark in marks}]
         # A gang that began before its store was put back may have tasks that begin later.
         first = min((at for at in begins if at > self.put_back_at), default=None)
+        if first is not None and before in ("failed", "cancelled"):
+            yield f"began, though {asked.after_ok}, on whose success it depends, {before}"
         for other in filter(None, (asked.after_ok, asked.after_any)):
             if first is not None and first < storm.marks.over.get(other, first):
                 yield f"began before the end of {other}, which it comes after"
-
-    def _money(self, store: Store) -> None:
-        storm = self._storm
-        naming = Naming("starburst", str(store.fact("controller")))
-        bills: dict[str, list[tuple[int, int]]] = {}
-        for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.ours):
-            # Where nobody told its price in time it counts as listed. That it was stopped before it ended
-            # its cloud does not say afterwards: then the bill ends when that was noticed.
-            least, most = (
-                [storm.cloud.bill_of(cluster, listed=listed, stopped=stopped) for listed in (False, True)]
-                for stopped in (True, False)
-            )
-            bills[naming.instance_id(cluster) or cluster] = [
-                (first.micro_usd, last.micro_usd) for first, last in zip(least, most, strict=True)
-            ]
-        records = queries.instance_records(store, include_ended=True)
-        books = {record.id: record.micro_usd for record in records if record.micro_usd}
-        names = (bills.keys() - self.unbilled) | books.keys()
-        self.checked["bills"] += len(names)
-        for name in sorted(names):
-            ours, theirs = books.get(name, 0), bills.get(name, [(0, 0)])
-            if not any(least <= ours <= most for least, most in theirs) and not self._guessed(
-                name, ours, theirs
-            ):
-                told = " or ".join(map(str, sorted({bill for range_ in theirs for bill in range_})))
-                self.wrong.append(f"{name}: the cloud's bill is {told}, ours {ours} micro-dollars")
-        self._paid(store, books)
-
-    def _guessed(self, name: str, ours: int, theirs: Sequence[tuple[int, int]]) -> bool:
-        """Whether a bill is within its bound where the cloud said nothing of a machine for `WORD_S`.
-
-        It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it.
-        Of one that never came up, in a cloud that had never answered, it goes until that is settled.
-        """
-        cloud = self._storm.cloud
-        vms = [vm for vm in cloud.ours if vm.labels and vm.cluster.endswith(name)]
-        silent = [
-            since
-            for since, until in cloud.dark
-            if until - since >= WORD_S and any(until > vm.made_at for vm in vms)
-        ]
-        if not silent:
-            return False
-        self.checked["bills without the cloud's word"] += 1
-        had_answered = cloud.answered_at < min(silent)
-        late_s = LATE_S if had_answered or name in self.up else LATE_S + WORD_S
-        rate = cloud.rate_of(vms[0]) * len(vms)
-        early, late = (rate.for_seconds(off_s).micro_usd + 1 for off_s in (BEFORE_BOOT_S, late_s))
-        return min(least for least, _ in theirs) - early <= ours <= max(most for _, most in theirs) + late
-
-    def _paid(self, store: Store, books: dict[str, int]) -> None:
-        """Each bill was paid by jobs."""
-        with store.read() as conn:
-            past = conn.scalar(select(func.sum(history.c.cloud_micro_usd))) or 0
-        paid = past + sum(row.cloud_micro_usd for row in queries.jobs(store))
-        if paid != sum(books.values()):
-            self.wrong.append(f"micro-dollars that no job paid: {sum(books.values()) - paid}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from starburst.app.config import parse_config
 from starburst.store.errors import StoreError
 from starburst.store.upkeep.backup import back_up, discard, stage, swap
 from tests.storm.known import Known
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 chance("crash-before-commit", 0.01, "killed before a step is committed")
 chance("crash-after-commit", 0.01, "killed after a step is committed, before its actions begin")
+chance("crash-after-write", 0.002, "killed after a transaction of the store, also one that is no step's")
 chance("crash-before-done", 0.02, "killed after an action, before it is marked as done")
 chance("crash-after-done", 0.02, "killed after an action is marked as done")
 chance("crash-before-call", 0.01, "killed before a call that changes something")
@@ -77,6 +79,33 @@ async def killed_in_a_row(storm: Storm) -> bool:
         storm.process.kill()
         storm.process.start()
         await asyncio.sleep(draw.uniform(0.01, 20.0))
+    return True
+
+
+@every("disk-away", 8.0, "no write of the store or the journal succeeds, for seconds or minutes")
+async def disk_away(storm: Storm) -> bool:
+    """As with a full disk, or one that fails until it is mounted again."""
+    draw = storm.weather.draw("disk-away")
+    storm.process.disk_says = draw.choice(("database or disk is full", "disk I/O error"))
+    await asyncio.sleep(draw.choice((10.0, 120.0, 900.0)))
+    storm.process.disk_says = ""
+    return True
+
+
+@every("cap-lowered", 8.0, "a cap of a dollar an hour is set while jobs and machines are in all states")
+async def cap_lowered(storm: Storm) -> bool:
+    """With a restart, as every change of the config; an hour later the caps are as before."""
+    draw, process = storm.weather.draw("cap-lowered"), storm.process
+    then = draw.choice(("stop", "return", "finish"))
+    low = parse_config({"caps": [{"usd": 1, "per": "hour", "then": then}]}, "cap-lowered").caps
+    before = process.config.caps
+    for caps in (low, before):
+        if storm.weather.is_calm:
+            break
+        process.kill()
+        process.config = process.config.model_copy(update={"caps": caps})
+        process.start()
+        await asyncio.sleep(draw.uniform(600, 3600))
     return True
 
 

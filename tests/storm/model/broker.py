@@ -55,8 +55,8 @@ class ModelBroker:
                 yield f"decision {number} came to the broker before {seen + 1}"
             seen = max(seen, number)
         for job_id, phase in ended.items():
-            if self.phases.get(job_id, phase) != phase:
-                yield f"{job_id}: the broker keeps {self.phases[job_id]}, and it is {phase}"
+            if self.phases.get(job_id) != phase:
+                yield f"{job_id}: the broker keeps {self.phases.get(job_id)}, and it is {phase}"
 
 
 class ModelClient:

@@ -27,7 +27,7 @@ from tests.app.virtual import wall
 from tests.clouds.sky.fake import FakeSky, Request
 from tests.clouds.sky.fake_line import SSH_S, Line
 from tests.clouds.sky.fake_vm import Vm, exit_of
-from tests.storm.loop import StormLoop, of_world
+from tests.storm.loop import LIFE, StormLoop, of_world
 from tests.storm.model.cluster import STOPPED_S
 from tests.storm.model.marks import Marks
 from tests.storm.weather import Weather
@@ -81,6 +81,10 @@ class ModelCloud(FakeSky):
         self.dark: list[tuple[float, float]] = []
         #: When it answered for the first time.
         self.answered_at = inf
+        #: By cluster: which schedulers were told what it costs, and when.
+        self.priced: dict[str, list[tuple[int, float]]] = {}
+        #: Machines that were told to begin what they have no GPUs for.
+        self.overbooked: list[str] = []
         #: Machines of others on the account, which they have not ended yet.
         self.strangers: list[Vm] = []
         #: What SkyPilot listed of late, and when.
@@ -160,6 +164,8 @@ class ModelCloud(FakeSky):
         if self.weather.strikes("down-fails", cluster):
             raise SkyError(f"{cluster}: could not be torn down")
         if self.weather.strikes("down-lies", cluster):
+            if self.weather.draw("down-lies").random() < 0.5:
+                self.clusters_known.pop(cluster, None)
             return
         for vm in self.alive(cluster):
             if vm.tagged:
@@ -217,6 +223,8 @@ class ModelCloud(FakeSky):
             self.settle()
         else:
             self._settle(vm)
+        said = answer.get("ranks", {}) if isinstance(answer, dict) else {}
+        self.overbooked += [name for name, rank in said.items() if "GPUs are free" in rank["trouble"]]
         if isinstance(answer, dict) and "booted_at" in answer:
             answer["booted_at"] += BEFORE_BOOT_S + self.clock_off_s
         return answer
@@ -272,11 +280,20 @@ class ModelLine(Line):
             self._fenced()
         if weather.strikes("ssh-cut-before", f"{verb} {cluster}"):
             raise SkyUnreachableError(f"{cluster}: connection reset")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, StormLoop)
+        changes = any(payload.get(what) for what in ("specs", "starts", "stops"))
+        if changes:
+            await loop.may_die(lambda: weather.strikes("crash-before-call", verb))
+            await loop.may_stop(lambda: weather.strikes("leader-stopped-before-call", verb), STOPPED_S)
+            self._fenced()
         try:
             answer = of_world(lambda: model.guest(model.vm(cluster), verb, payload))
         except SkyUnreachableError:
             await asyncio.sleep(SSH_S)
             raise
+        if changes:
+            await loop.may_die(lambda: weather.strikes("crash-after-call", verb))
         if weather.strikes("ssh-answer-lost", f"{verb} {cluster}"):
             raise SkyUnreachableError(f"{cluster}: connection reset")
         if weather.strikes("answers-nonsense", f"{verb} {cluster}"):
@@ -289,7 +306,10 @@ class ModelLine(Line):
         """See `Line`: of one node."""
         model = self._model
         vms = model.alive(status.name)
-        return await self._call("rate", lambda: model.rate_of(vms[0]) if vms else None)
+        rate = await self._call("rate", lambda: model.rate_of(vms[0]) if vms else None)
+        if rate is not None:
+            model.priced.setdefault(status.name, []).append((LIFE.get(), wall()))
+        return rate
 
     async def abort(self, request_id: str) -> None:
         """See `Line`; the request may be forgotten meanwhile."""
@@ -339,6 +359,10 @@ class ModelLine(Line):
             await asyncio.sleep(1.0)
             raise SkyUnreachableError("RequestLimitExceeded")
         self._model.settle()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, StormLoop)
+        if name in ("arm", "end"):
+            await loop.may_die(lambda: weather.strikes("crash-before-call", name))
         found = await super()._cloud(name)
         self._model.answered_at = min(self._model.answered_at, wall())
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any
@@ -222,7 +223,8 @@ class ModelCluster(World):
             self._change(PODS, then, {"status": waiting})
             return
         if what == "exit" and self.weather.strikes("oom-killed", then["metadata"]["name"]):
-            self.end_pod(then, 137)
+            with suppress(RefusedError):  # it is gone
+                self.end_pod(then, 137)
             return
         super()._happen(what, then)
 

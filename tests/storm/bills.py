@@ -1,0 +1,168 @@
+"""Bills and caps against what the cloud of the run says itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from starburst.clouds.sky.machines.machine import COARSE_S, DOWN_S, SWITCH_S
+from starburst.clouds.sky.machines.naming import Naming
+from starburst.clouds.sky.machines.observer import WORD_S
+from starburst.domain.money import Money
+from starburst.store.listings import queries
+from starburst.store.schema import history
+from starburst.store.store import Store
+from tests.clouds.sky.fake_vm import Vm
+from tests.storm.model.cloud import BEFORE_BOOT_S
+from tests.storm.windows import Windows
+
+if TYPE_CHECKING:
+    from tests.storm.run import Storm
+    from tests.storm.verdict import Verdict
+
+#: By how much a machine's bill may be too long where nobody tells its end, seconds: its lease, the
+#: idle minutes, and what its switch takes at most.
+LATE_S = 1200 + 60 * 5 + SWITCH_S + DOWN_S + COARSE_S
+#: A price that is told counts unless its scheduler dies or is stopped within so many seconds.
+NOTED_S = 300.0
+#: Seconds until machines are ended that run when a cap is reached, where nothing holds that up: the longest
+#: grace, `policy.max_grace`, a boot that has begun, a look, and the end.
+OVER_S = 600.0 + 300.0 + 120.0 + DOWN_S
+#: Faults that hold up nobody's end, and change no bill.
+CALM = (
+    *("node-", "pod-", "oom-", "image-", "job-", "http-", "broker-", "others-"),
+    *("regretted", "sold-out", "cap-lowered"),
+)
+
+
+class Bills:
+    """What is wrong with money goes to the verdict."""
+
+    def __init__(self, storm: Storm, verdict: Verdict) -> None:
+        self._storm, self._verdict = storm, verdict
+        #: Machines that came up.
+        self.up: set[str] = set()
+        self.windows = Windows()
+        #: By cap and begin of its window, seconds: what its bill may come to, micro-dollars.
+        self._most: dict[tuple[object, float], float] = {}
+
+    def at_launch(self, machine: str, now: float) -> None:
+        """Nothing is rented once the cloud's own bills reach a cap; what is not up is billed as listed."""
+        for cap in self._storm.process.config.caps:
+            if cap.queue is not None or cap.user is not None:
+                continue
+            began = self.windows.began_at(cap.per, now)
+            if began is None:
+                continue
+            self._verdict.checked["launches under a cap"] += 1
+            spent = self._spent(began, now)
+            if spent > 1.02 * 1e6 * float(cap.usd):
+                self._verdict.wrong.append(
+                    f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}"
+                )
+
+    def meanwhile(self) -> None:
+        """A cap that is reached is passed by no more than what ran then costs until its end."""
+        storm, now = self._storm, self._storm.loop.time()
+        if any(not name.startswith(CALM) for name in storm.weather.on):
+            return
+        for cap in storm.process.config.caps:
+            began = self.windows.began_at(cap.per, now)
+            if cap.queue is not None or cap.user is not None or cap.then != "stop" or began is None:
+                continue
+            spent, reached = self._spent(began, now), 1e6 * float(cap.usd)
+            if spent < reached:
+                continue
+            if (cap.usd, began) not in self._most:
+                self._verdict.checked["caps that were reached"] += 1
+                rates = sum(storm.cloud.rate_of(vm).micro_usd for vm in storm.cloud.alive())
+                self._most[cap.usd, began] = spent + Money(rates).for_seconds(OVER_S).micro_usd
+            if spent > self._most[cap.usd, began]:
+                self._verdict.wrong.append(f"{spent / 1e6:.2f} of {cap.usd} USD per {cap.per} were spent")
+
+    def _spent(self, began: float, now: float) -> int:
+        """What the cloud has charged since then, micro-dollars."""
+        unbilled, up = tuple(self._verdict.unbilled), tuple(self.up)
+        spent = 0
+        for vm in self._storm.cloud.ours:
+            if not vm.cluster.endswith(unbilled):
+                until = vm.stopped_at or vm.ended_at or now
+                seconds = max(0.0, until - max(began, vm.made_at))
+                rate = self._storm.cloud.rate_of(vm, listed=not vm.cluster.endswith(up))
+                spent += rate.for_seconds(seconds).micro_usd
+        return spent
+
+    def at_the_end(self, store: Store) -> None:
+        """Each bill is the cloud's, and was paid."""
+        storm = self._storm
+        naming = Naming("starburst", str(store.fact("controller")))
+        bills: dict[str, list[tuple[int, int]]] = {}
+        for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.ours):
+            # Where nobody told its price in time it counts as listed. That it was stopped before it ended
+            # its cloud does not say afterwards: then the bill ends when that was noticed.
+            prices = (False,) if self._is_told(cluster) else (False, True)
+            least, most = (
+                [storm.cloud.bill_of(cluster, listed=listed, stopped=stopped) for listed in prices]
+                for stopped in (True, False)
+            )
+            bills[naming.instance_id(cluster) or cluster] = [
+                (first.micro_usd, last.micro_usd) for first, last in zip(least, most, strict=True)
+            ]
+        records = queries.instance_records(store, include_ended=True)
+        books = {record.id: record.micro_usd for record in records if record.micro_usd}
+        names = (bills.keys() - self._verdict.unbilled) | books.keys()
+        self._verdict.checked["bills"] += len(names)
+        for name in sorted(names):
+            ours, theirs = books.get(name, 0), bills.get(name, [(0, 0)])
+            if not any(least <= ours <= most for least, most in theirs) and not self._guessed(
+                name, ours, theirs
+            ):
+                told = " or ".join(map(str, sorted({bill for range_ in theirs for bill in range_})))
+                self._verdict.wrong.append(f"{name}: the cloud's bill is {told}, ours {ours} micro-dollars")
+        self._paid(store, books)
+
+    def _is_told(self, cluster: str) -> bool:
+        """Whether a scheduler that went on after that was told what a machine costs."""
+        told = self._storm.cloud.priced.get(cluster, ())
+        stops, put_back_at = self._storm.loop.stops, self._verdict.put_back_at
+        return any(
+            at > put_back_at and not any(at <= stop <= at + NOTED_S for stop in stops[life])
+            for life, at in told
+        )
+
+    def _guessed(self, name: str, ours: int, theirs: Sequence[tuple[int, int]]) -> bool:
+        """Whether a bill is within its bound where the cloud said nothing of a machine for `WORD_S`.
+
+        It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it.
+        Of one that never came up, in a cloud that had never answered, it goes until that is settled.
+        """
+        cloud = self._storm.cloud
+        vms = [vm for vm in cloud.ours if vm.labels and vm.cluster.endswith(name)]
+        silent = [
+            since
+            for since, until in cloud.dark
+            if until - since >= WORD_S and any(_is_there(vm, since, until) for vm in vms)
+        ]
+        if not silent:
+            return False
+        self._verdict.checked["bills without the cloud's word"] += 1
+        had_answered = cloud.answered_at < min(silent)
+        late_s = LATE_S if had_answered or name in self.up else LATE_S + WORD_S
+        rate = cloud.rate_of(vms[0]) * len(vms)
+        early, late = (rate.for_seconds(off_s).micro_usd + 1 for off_s in (BEFORE_BOOT_S, late_s))
+        return min(least for least, _ in theirs) - early <= ours <= max(most for _, most in theirs) + late
+
+    def _paid(self, store: Store, books: dict[str, int]) -> None:
+        """Each bill was paid by jobs."""
+        with store.read() as conn:
+            past = conn.scalar(select(func.sum(history.c.cloud_micro_usd))) or 0
+        paid = past + sum(row.cloud_micro_usd for row in queries.jobs(store))
+        if paid != sum(books.values()):
+            self._verdict.wrong.append(f"micro-dollars that no job paid: {sum(books.values()) - paid}")
+
+
+def _is_there(vm: Vm, since: float, until: float) -> bool:
+    """Whether a machine was there, or had ended half an hour before at most, in this time."""
+    return until > vm.made_at and since < (vm.ended_at or until) + 1800.0
