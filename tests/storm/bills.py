@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 #: By how much a machine's bill may be too long where nobody tells its end, seconds: its lease, the
 #: idle minutes, and what its switch takes at most.
 LATE_S = 1200 + 60 * 5 + SWITCH_S + DOWN_S + COARSE_S
+#: And of one that its cloud has forgotten, and of whose switch nobody was told: until SkyPilot answers.
+UNARMED_S = 8 * 3600.0
 #: A price that is told counts unless its scheduler dies or is stopped within so many seconds.
 NOTED_S = 300.0
 #: Seconds until machines are ended that run when a cap is reached, where nothing holds that up: the longest
 #: grace, `policy.max_grace`, a boot that has begun, a look, and the end.
 OVER_S = 600.0 + 300.0 + 120.0 + DOWN_S
+#: By how much the scheduler's clock is off at most, seconds, with these faults: a time that nobody else
+#: says is by that clock.
+OFF_S, WRONG_CLOCKS = 3600.0, {"clock-wrong", "clock-drifts"}
 #: Faults that hold up nobody's end, and change no bill.
 CALM = (
     *("node-", "pod-", "oom-", "image-", "job-", "http-", "broker-", "others-"),
@@ -100,9 +105,10 @@ class Bills:
         naming = Naming("starburst", str(store.fact("controller")))
         bills: dict[str, list[tuple[int, int]]] = {}
         for cluster in dict.fromkeys(vm.cluster for vm in storm.cloud.ours):
-            # Where nobody told its price in time it counts as listed. That it was stopped before it ended
-            # its cloud does not say afterwards: then the bill ends when that was noticed.
-            prices = (False,) if self._is_told(cluster) else (False, True)
+            # Where nobody told its price in time, or it never came up, it counts as listed. That it was
+            # stopped before it ended its cloud does not say afterwards: the bill ends when that was noticed.
+            told = cluster.endswith(tuple(self.up)) and self._is_told(cluster)
+            prices = (False,) if told else (False, True)
             least, most = (
                 [storm.cloud.bill_of(cluster, listed=listed, stopped=stopped) for listed in prices]
                 for stopped in (True, False)
@@ -119,8 +125,8 @@ class Bills:
             if not any(least <= ours <= most for least, most in theirs) and not self._guessed(
                 name, ours, theirs
             ):
-                told = " or ".join(map(str, sorted({bill for range_ in theirs for bill in range_})))
-                self._verdict.wrong.append(f"{name}: the cloud's bill is {told}, ours {ours} micro-dollars")
+                said = " or ".join(map(str, sorted({bill for range_ in theirs for bill in range_})))
+                self._verdict.wrong.append(f"{name}: the cloud's bill is {said}, ours {ours} micro-dollars")
         self._paid(store, books)
 
     def _is_told(self, cluster: str) -> bool:
@@ -133,7 +139,8 @@ class Bills:
         )
 
     def _guessed(self, name: str, ours: int, theirs: Sequence[tuple[int, int]]) -> bool:
-        """Whether a bill is within its bound where the cloud said nothing of a machine for `WORD_S`.
+        """Whether a bill is within its bound where the cloud said nothing of a machine for `WORD_S`, or has
+        forgotten it.
 
         It then goes from the machine's boot until SkyPilot took it down or its switch must have ended it.
         Of one that never came up, in a cloud that had never answered, it goes until that is settled.
@@ -145,13 +152,18 @@ class Bills:
             for since, until in cloud.dark
             if until - since >= WORD_S and any(_is_there(vm, since, until) for vm in vms)
         ]
+        silent += [vm.ended_at for vm in vms if vm.id in cloud.forgot and vm.ended_at is not None]
         if not silent:
             return False
         self._verdict.checked["bills without the cloud's word"] += 1
         had_answered = cloud.answered_at < min(silent)
         late_s = LATE_S if had_answered or name in self.up else LATE_S + WORD_S
-        rate = cloud.rate_of(vms[0]) * len(vms)
-        early, late = (rate.for_seconds(off_s).micro_usd + 1 for off_s in (BEFORE_BOOT_S, late_s))
+        unarmed = name not in self.up or any(vm.id in cloud.without_switch for vm in vms)
+        if unarmed and any(vm.id in cloud.forgot for vm in vms):
+            late_s += UNARMED_S
+        off_s = OFF_S if self._storm.weather.on & WRONG_CLOCKS else 0.0
+        rate, by_s = cloud.rate_of(vms[0]) * len(vms), (BEFORE_BOOT_S + off_s, late_s + off_s)
+        early, late = (rate.for_seconds(seconds).micro_usd + 1 for seconds in by_s)
         return min(least for least, _ in theirs) - early <= ours <= max(most for _, most in theirs) + late
 
     def _paid(self, store: Store, books: dict[str, int]) -> None:

@@ -27,6 +27,7 @@ class Known:
         users.asked = {name: one for name, one in users.asked.items() if one.applied or name in self._asked}
         verdict.applied_since |= users.asked.keys() - self._phases.keys()  # or applied, and not taken in yet
         verdict.put_back_at = self._storm.loop.time()
+        verdict.put_backs.append(verdict.put_back_at)
         verdict.ends, marks.over = self._ends, self._over
         rented_since = verdict.decisions.keys() - self._decisions.keys()
         verdict.unbilled |= {name for name in rented_since if name.startswith("i-")}

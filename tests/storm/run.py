@@ -7,8 +7,10 @@ import gc
 import hashlib
 import os
 import shutil
+import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,6 +34,9 @@ from tests.storm.verdict import Verdict
 from tests.storm.weather import FAULTS, Weather
 
 DAY_S = 86_400.0
+#: Rows of the store with times of the real machine, as a dump of SQLite has them: how long steps took, and
+#: when the lead was renewed, by the database's own clock.
+MEASURED = ("INSERT INTO \"facts\" VALUES('steps'", 'INSERT INTO "leader"')
 #: Once nothing goes wrong any more all is over within this, virtual seconds: a window of a cap and its jobs.
 CALM_S = 2 * DAY_S
 
@@ -113,6 +118,9 @@ class Storm:
                 days.result()
         self.process.kill()
         self.verdict.at_the_end()
+        with closing(sqlite3.connect(self.process.home.database)) as store:
+            rows = (row for row in store.iterdump() if not row.startswith(MEASURED))
+            self._digest.update("\n".join(rows).encode())
 
     async def _days(self, asked: Store) -> None:
         wishing = asyncio.create_task(self.users.meddle(asked))

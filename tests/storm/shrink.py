@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,15 +11,19 @@ from tests.storm.run import Ask, Told, run
 from tests.storm.sandbox import START
 from tests.storm.weather import FAULTS
 
+#: Wall seconds after which the smallest run found by then will do.
+MOST_S = 180.0
 #: Lines of a story.
 LINES = 60
 
 
 def shrunk(told: Told) -> Told:
     """The smallest run found that is still wrong in the same way."""
-    best = told
+    best, give_up = told, time.perf_counter() + MOST_S
     while True:
         for ask in _smaller(best):
+            if time.perf_counter() > give_up:
+                return best
             other = run(ask)
             if other.wrong and _kinds(other) & _kinds(told):
                 best = other

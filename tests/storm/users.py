@@ -120,6 +120,8 @@ class Users:
     def regret(self, job_id: str) -> None:
         """A user cancels this job."""
         assert self._store is not None
+        if job_id not in self.asked:  # whose submission over HTTP was not answered
+            return
         if rows := queries.jobs(self._store, ids=[job_id]):
             self._wish(self._store, rows, "cancel")
 

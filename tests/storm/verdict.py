@@ -66,6 +66,7 @@ class Verdict:
         self.bills = Bills(storm, self)
         #: When the store was put back, and machines and applied jobs that are younger than what it has now.
         self.put_back_at = 0.0
+        self.put_backs: list[float] = []
         self.unbilled: set[str] = set()
         self.applied_since: set[str] = set()
 
@@ -310,9 +311,13 @@ class Verdict:
             for mark in marks:
                 there = [m for m in marks if m.began_at <= mark.began_at < (m.ended_at or m.began_at)]
                 # Of runs that began since a backup the store that was put back to it knows nothing.
-                beside = {m.job for m in there if not m.began_at < self.put_back_at <= mark.began_at}
+                beside = {m.job for m in there if not self._is_forgotten(m.began_at, mark.began_at)}
                 if len(beside | {mark.job}) > at_once:
                     self.wrong.append(f"{array}: {len(beside | {mark.job})} of {at_once} run at a time")
+
+    def _is_forgotten(self, began_at: float, now: float) -> bool:
+        """Whether the store was put back between these times."""
+        return any(began_at < at <= now for at in self.put_backs)
 
     def _of_job(self, name: str, asked: Asked, phase: str) -> Iterator[str]:
         storm = self._storm

@@ -54,10 +54,12 @@ class Attendance:
     async def _round(self) -> float:
         """One exchange and its consequences; wall seconds until the next one.
 
-        The lease is renewed only while exchanges succeed, so that a machine that is of no use ends itself.
+        The lease is renewed only while exchanges succeed, so that a machine that is of no use ends itself: after
+        a restart one of them comes first, for a renewal without an answer may have been heeded.
         """
         machine = self._machine
-        renews = machine.renewal_due and not self._misses
+        is_first = machine.heard_at is None
+        renews = machine.renewal_due and not self._misses and not is_first
         lease_s = self._context.settings.lease_s if renews else None
         try:
             if renews:
@@ -74,8 +76,11 @@ class Attendance:
             log.exception("exchange-failed", instance=machine.id)
             self._missed(f"{type(error).__name__}: {error}", responded=True)
         else:
+            if renews and result.renewed and not result.lapsed:
+                machine.expect_renewal(heard=True)
             machine.renewal_due = machine.renewal_due and not (renews and result.renewed)
-            return self._succeeded(result)
+            pause_s = self._succeeded(result)
+            return 0.0 if is_first and machine.renewal_due else pause_s
         return PAUSES_S[Activity.STEADY if machine.answers is False else Activity.CHANGING]
 
     def _succeeded(self, result: ExchangeResult) -> float:
@@ -91,6 +96,7 @@ class Attendance:
         self._misses = 0
         self._report_reachability(answers=True)
         if result.lapsed:  # Starburst was away too long; what comes home from there still does
+            machine.expect_end()
             self._report_unfit("its lease has passed")
             if not table.has_runs_on(machine.id):
                 log.warning("lease-passed", instance=machine.id)

@@ -8,6 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +58,8 @@ class FakeSky:
     #: The cloud's own API answers, and these credentials see instances there.
     cloud_up: bool = True
     cloud_sees: bool = True
+    #: So many seconds it tells of what has ended.
+    cloud_tells_s: float = inf
     #: The cloud can be searched by labels.
     cloud_searches: bool = True
     #: The cloud's own API ends what it is told to.

@@ -138,7 +138,8 @@ class Line:
         now = wall()
         for vm in self.sky.alive():
             vm.settle(now)
-        return self.sky.vms if self.sky.cloud_sees else []
+        told = [vm for vm in self.sky.vms if now <= (vm.ended_at or now) + self.sky.cloud_tells_s]
+        return told if self.sky.cloud_sees else []
 
     async def rate(self, status: ClusterStatus) -> Money | None:
         return await self._call("rate", lambda: self.sky.rates.get(status.launched.instance_type))

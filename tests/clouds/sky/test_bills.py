@@ -71,6 +71,50 @@ def test_a_machine_that_is_given_back_is_billed_until_its_end_not_until_we_hear_
     play(tmp_path, story)
 
 
+def test_what_ends_while_skypilot_is_away_is_billed_until_then_though_its_cloud_forgets_it(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky", cloud_tells_s=100.0)
+        async with Life(sky, tmp_path / "home") as life:
+            await ready(life)
+            sky.server_up = False
+            await life.cloud.terminate("i-1")
+            await asyncio.sleep(60)
+            sky.vms[0].ended_at = wall()
+            await asyncio.sleep(500)
+            sky.server_up = True
+            assert bill(await life.heard(InstanceGone)) == of_cloud(sky.vms[0])
+
+    run(main())
+
+
+def test_what_skypilot_ends_long_after_its_switch_did_is_billed_until_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("SWITCH_S", 10.0), ("DOWN_S", 10.0), ("COARSE_S", 50.0)):
+        monkeypatch.setattr(f"starburst.clouds.sky.machines.machine.{name}", seconds)
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky", cloud_sees=False, cloud_searches=False)
+        async with Life(sky, tmp_path / "home", lease_s=60.0) as life:
+            await ready(life)
+            await life.cloud.renew(["i-1"])
+            await asyncio.sleep(10)
+            (vm,) = sky.vms
+            vm.plugged = False
+            sky.server_up = False
+            await life.cloud.terminate("i-1")
+            await asyncio.sleep(800)
+            vm.settle(wall())
+            assert vm.stopped_at is not None
+            sky.server_up = True
+            gone = await life.heard(InstanceGone)
+            assert vm.stopped_at <= gone.ended_at <= vm.stopped_at + 70.0
+
+    run(main())
+
+
 def test_where_the_cloud_does_not_tell_the_end_of_skypilots_own_request_is_the_end(tmp_path: Path) -> None:
     async def main() -> None:
         sky = FakeSky(tmp_path / "sky", cloud_sees=False)
@@ -314,3 +358,34 @@ def test_a_launch_given_up_is_not_over_while_its_cloud_does_not_say_what_became_
         assert bill(gone) == of_cloud(sky.vms[1])
 
     play(tmp_path, story)
+
+
+def test_a_machine_that_its_switch_ended_is_not_billed_longer_for_each_restart_that_would_renew_its_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in (("SWITCH_S", 10.0), ("DOWN_S", 10.0), ("COARSE_S", 50.0)):
+        monkeypatch.setattr(f"starburst.clouds.sky.machines.machine.{name}", seconds)
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky", cloud_sees=False, cloud_searches=False)
+        async with Life(sky, tmp_path / "home", lease_s=60.0) as life:
+            await ready(life)
+            await life.cloud.renew(["i-1"])
+            await asyncio.sleep(10)
+        (vm,) = sky.vms
+        vm.plugged = sky.server_up = False
+        await asyncio.sleep(400)
+        vm.settle(wall())
+        assert vm.stopped_at is not None
+        for _ in range(2):
+            async with Life(sky, tmp_path / "home", lease_s=60.0) as life:
+                await life.cloud.renew(["i-1"])
+                await asyncio.sleep(30)
+        sky.server_up = True
+        sky.clusters_known.clear()
+        async with Life(sky, tmp_path / "home", lease_s=60.0) as life:
+            await life.cloud.terminate("i-1")
+            gone = await life.heard(InstanceGone)
+            assert vm.stopped_at <= gone.ended_at <= vm.stopped_at + 70.0
+
+    run(main())

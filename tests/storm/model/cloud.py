@@ -42,6 +42,8 @@ TYPES = {
 }
 #: Virtual seconds: one call; from a launch to a VM that exists, to one that is up; to end one.
 CALL_S, RENT_S, BOOT_S, DOWN_S = (0.05, 1.5), (3.0, 60.0), (30.0, 240.0), (2.0, 60.0)
+#: So long a cloud may tell of a machine that has ended, virtual seconds.
+TOLD_S = 3600.0
 #: Of a machine's bill, virtual seconds before its system boots; and of a task that waits for a dead one.
 BEFORE_BOOT_S, FOR_EVER_S = 25.0, 1e7
 
@@ -85,6 +87,8 @@ class ModelCloud(FakeSky):
         self.priced: dict[str, list[tuple[int, float]]] = {}
         #: Machines that were told to begin what they have no GPUs for.
         self.overbooked: list[str] = []
+        #: Machines that have ended, and that its own API told nothing of when it was asked.
+        self.forgot: set[str] = set()
         #: Machines of others on the account, which they have not ended yet.
         self.strangers: list[Vm] = []
         #: What SkyPilot listed of late, and when.
@@ -140,7 +144,7 @@ class ModelCloud(FakeSky):
             await asyncio.sleep(4 * 3600)
             raise SkyError(f"{spec.cluster}: gave up")
         if weather.strikes("dies-in-boot", spec.cluster):
-            made[-1].ended_at = wall()
+            made[-1].ended_at = made[-1].ended_at or wall()
             raise SkyError(f"{spec.cluster}: the machine went away")
         if weather.strikes("setup-fails", spec.cluster):
             raise SkyError(f"{spec.cluster}: setup failed")
@@ -364,6 +368,13 @@ class ModelLine(Line):
         if name in ("arm", "end"):
             await loop.may_die(lambda: weather.strikes("crash-before-call", name))
         found = await super()._cloud(name)
+        if "cloud-forgets" in weather.on and not weather.is_calm:
+            gone = [vm for vm in found if vm.ended_at is not None and wall() > vm.ended_at + TOLD_S]
+            for vm in gone:
+                if vm.id not in self._model.forgot:
+                    self._model.forgot.add(vm.id)
+                    weather.note("cloud-forgets", vm.id)
+            found = [vm for vm in found if vm not in gone]
         self._model.answered_at = min(self._model.answered_at, wall())
         return found
 

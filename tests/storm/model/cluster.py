@@ -137,7 +137,15 @@ class ModelCluster(World):
             raise ApiUnreachableError(f"{line}: no connection", sent=False)
         if writes and weather.strikes("api-cut-before", line):
             raise ApiUnreachableError(f"{line}: cut off")
+        if writes and weather.strikes("api-lands-later", line):
+            after_s = weather.draw("api-lands-later").uniform(5.0, 60.0)
+            fence()
+            of_world(lambda: asyncio.get_running_loop().call_later(after_s, self._lands, request))
+            raise ApiUnreachableError(f"{line}: cut off")
         if weather.strikes("api-never-answers", line):
+            if writes and weather.draw("api-never-answers").random() < 0.5:
+                fence()
+                self._lands(request)
             await asyncio.sleep(request.timeout.total or 15.0)
             raise ApiUnreachableError(f"{line}: timed out")
         if weather.strikes("api-slow", line):
@@ -154,6 +162,11 @@ class ModelCluster(World):
         if writes and weather.strikes("api-answer-lost", line):
             raise ApiUnreachableError(f"{line}: cut off")
         return answer
+
+    def _lands(self, request: HttpRequest) -> None:
+        """A write takes effect, and nobody hears of that."""
+        with suppress(ApiError):
+            self._asked(request)
 
     def _asked(self, request: HttpRequest) -> Object:
         headers = {"Content-Type": request.content_type}

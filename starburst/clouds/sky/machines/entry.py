@@ -89,6 +89,10 @@ class MachineEntry:
         gpu = offer.resources.gpu_type
         return cls(instance_id, offer.name, offer.spot, now, gpu, dated=True, nodes=offer.nodes)
 
+    def has_lapsed(self, now: float, after_s: float) -> bool:
+        """Whether its lease has surely passed, `after_s` seconds after which its switch has ended it."""
+        return self.ends_by is not None and now > self.ends_by - after_s
+
     @property
     def is_over(self) -> bool:
         """Whether nothing can change any more."""

@@ -133,8 +133,6 @@ class RentedMachine:
         """Write its entry to the journal."""
         save_machine(self.context.journal, self.entry)
 
-    # --- requests to it and about it ---------------------------------------------------------------------
-
     async def call(self, verb: str, payload: Mapping[str, Any], node: int = 0) -> Any:
         """What the agent of a node answers; not validated.
 
@@ -206,16 +204,21 @@ class RentedMachine:
         """Wall seconds after the last renewal of its lease at which its armed switch has surely ended it."""
         return self.context.settings.lease_s + self.switch_s + DOWN_S
 
-    def expect_renewal(self) -> None:
+    def expect_renewal(self, *, heard: bool = False) -> None:
         """Journal until when its switch lets it live, before its lease is renewed: the answer may be lost."""
         clock, entry = self.context.clock, self.entry
+        if not heard and entry.has_lapsed(clock.now(), self.switch_s + DOWN_S):
+            return  # which no renewal changes
         ends_by = clock.wall() + self.survival_s
         if entry.ends_by is None or entry.ends_by < clock.pace.scheduler_time(ends_by):
             entry.ends_by = clock.pace.scheduler_time(ends_by + COARSE_S)
             with suppress(OSError):  # a full disk lets no lease pass; the next save brings it
                 self.save()
 
-    # --- what was learned of it --------------------------------------------------------------------------
+    def expect_end(self) -> None:
+        """Its lease has passed: its switch ends it soon."""
+        soon = self.context.clock.now() + self.switch_s + DOWN_S
+        self.entry.ends_by = min(self.entry.ends_by or soon, soon)
 
     def note_together(self, why: str, node: int = 0) -> None:
         """Journal why jobs are not kept apart, "" if they are: on a node, and so on the whole."""
@@ -334,8 +337,6 @@ class RentedMachine:
         self.context.report(entry.lost_event())
         self.wake.ring()
 
-    # --- its end -----------------------------------------------------------------------------------------
-
     def request_end(self) -> None:
         """Journal that it is to end, and wake its loops."""
         self.entry.ending = True
@@ -393,8 +394,8 @@ class RentedMachine:
         self.wake.ring()
 
     def _over_at(self) -> float:
-        """End of the bill of a machine that is over: by its cloud, by SkyPilot, else not after its switch."""
+        """End of the bill of a machine that is over: by its cloud, else by SkyPilot and its switch."""
         entry, now = self.entry, self.context.clock.now()
         by_switch = min(now, entry.ends_by) if entry.armed and entry.ends_by is not None else now
-        known = next((at for at in (entry.halted_at, entry.down_at) if at is not None), by_switch)
-        return max(known, entry.launched_at or 0.0)
+        unless_told = by_switch if entry.down_at is None else min(by_switch, entry.down_at)
+        return max(unless_told if entry.halted_at is None else entry.halted_at, entry.launched_at or 0.0)

@@ -188,6 +188,15 @@ class CloudObserver:
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return None
 
+    async def note_end(self, machine: RentedMachine) -> None:
+        """Book what its cloud says of a machine that SkyPilot cannot end now.
+
+        Its lease or its user may end it meanwhile, and a cloud tells of what has ended for a while only (EC2:
+        an hour).
+        """
+        with suppress(SkyError):
+            await self.instances_of(machine)
+
     async def _sightings(self, machine: RentedMachine, nodes: Iterable[int]) -> dict[int, Observation]:
         """What its cloud says of some instances of a machine; {} if their ids are not known."""
         known = machine.entry.instances

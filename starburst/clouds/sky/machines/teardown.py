@@ -45,6 +45,7 @@ async def clear(machine: RentedMachine, observer: CloudObserver) -> None:
         except SkyError as error:
             log.warning("end-waits", instance=machine.id, error=str(error))
             machine.launch_held_up(f"what is left of a launch cannot be ended yet: {error}")
+            await observer.note_end(machine)
         await backoff.pause()
 
 
