@@ -54,8 +54,8 @@ class Attendance:
     async def _round(self) -> float:
         """One exchange and its consequences; wall seconds until the next one.
 
-        The lease is renewed only while exchanges succeed, so that a machine that is of no use ends itself: after
-        a restart one of them comes first, for a renewal without an answer may have been heeded.
+        The lease is renewed only while exchanges succeed, so that a machine that is of no use ends itself:
+        after a restart one of them comes first, for a renewal without an answer may have been heeded.
         """
         machine = self._machine
         is_first = machine.heard_at is None

@@ -360,9 +360,8 @@ class RentedMachine:
     def lost_node(self) -> None:
         """One of its machines is gone, and its cloud does not say that others run: all are ended.
 
-        Where others run it is `lose`. SkyPilot 0.14 counts a cluster with a part of its nodes as INIT, sets
-        its autostop off and takes no jobs for it (`_update_cluster_status` of sky/backends/backend_utils.py):
-        lease and switch of each machine are our own, and `down` ends what is left by its tags.
+        SkyPilot 0.14 counts a cluster with a part of its nodes as INIT and sets its autostop off
+        (`_update_cluster_status` of sky/backends/backend_utils.py); `down` ends what is left by its tags.
         """
         log.warning("gang-lost", instance=self.id, machines=self.entry.nodes)
         self.entry.node_lost = True
