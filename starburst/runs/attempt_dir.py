@@ -7,7 +7,7 @@
                               started.json, stop.json, exit.json, log
                               work/, home/ and tmp/ (of tasks that are kept apart)
                               report/report.json  the task's progress (starburst/iterator.py)
-                       report/hosts        the addresses of its gang (supervisor/hosts_file.py)
+                       report/hosts        the addresses of its gang (supervisor/progress_report.py)
 
 A task that runs as the scheduler can overwrite all of it. So everything read here is checked, and an unsound
 file counts as absent: the loss is that run's alone.
@@ -31,11 +31,19 @@ from typing import Any
 from starburst.core.model.events import Progress, RunEnd, RunEnded
 from starburst.runs.files import claim_directory, directory_name, id_of, write_json_once
 from starburst.runs.outcome import has_decided
-from starburst.runs.supervisor import cgroups, hosts_file
+from starburst.runs.supervisor import cgroups
 from starburst.runs.supervisor.children import LOCK_FD
 from starburst.runs.supervisor.exits import Exit, is_time, load_exit
 from starburst.runs.supervisor.files import FULL_DISK, read_fact, try_lock, write_json
-from starburst.runs.supervisor.progress_report import FILE_NAME, VARIABLE, ProgressReport, read_report
+from starburst.runs.supervisor.progress_report import (
+    FILE_NAME,
+    HOSTS_NAME,
+    HOSTS_VARIABLE,
+    VARIABLE,
+    ProgressReport,
+    read_report,
+    write_hosts,
+)
 from starburst.runs.supervisor.strays import kill_strays
 
 #: Bytes of a spec: the kernel takes 2 MiB or so of arguments and variables, six times that in JSON.
@@ -75,7 +83,7 @@ class RankDir:
 
     def hosts_variable(self, hosts: list[str]) -> dict[str, str]:
         """The variable that names the task's hosts file; {} if it is to have none."""
-        return {hosts_file.VARIABLE: str(self.report_path.with_name(hosts_file.NAME))} if hosts else {}
+        return {HOSTS_VARIABLE: str(self.report_path.with_name(HOSTS_NAME))} if hosts else {}
 
     def shim_pid(self) -> int | None:
         """The supervisor's process id, once the command was started."""
@@ -126,7 +134,7 @@ class RankDir:
             log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             for name in ("work", "report"):
                 (self.path / name).mkdir(exist_ok=True, mode=0o700)
-            hosts_file.write_hosts(self.path / "report", self.spec().get("hosts") or [])
+            write_hosts(self.path / "report", self.spec().get("hosts") or [])
             return os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-S", SUPERVISOR, str(self.path)],

@@ -43,7 +43,8 @@ from starburst.store.store import Step, Store
 from tests.app.leadership.world import NoHome
 from tests.storm.loop import LIFE, KilledError, StormLoop, of_life
 from tests.storm.model.broker import ModelBroker, ModelClient
-from tests.storm.model.cloud import ModelCloud, ModelLine, offers
+from tests.storm.model.cloud import ModelCloud, offers
+from tests.storm.model.cloud_line import ModelLine
 from tests.storm.model.cluster import ModelApi, ModelCluster
 from tests.storm.storm_store import DISK, StormStore
 from tests.storm.weather import Weather

@@ -1,4 +1,7 @@
-"""What a task says of its own progress. The file is the job's own, so nothing in it is taken on trust."""
+"""What lies in a task's report directory: what it says of its own progress, and the addresses of its gang.
+
+The report is the job's own, so nothing in it is taken on trust.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +17,8 @@ from starburst.runs.supervisor.files import read_plain
 
 #: The file's name in its directory, and the variable that tells a task its path.
 FILE_NAME, VARIABLE = "report.json", "STARBURST_REPORT"
+#: The file with the addresses, and the variable with its path.
+HOSTS_NAME, HOSTS_VARIABLE = "hosts", "STARBURST_HOSTS_FILE"
 #: A larger file is no report.
 MAX_BYTES = 4096
 
@@ -74,3 +80,17 @@ def _number(value: Any) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
+
+
+def write_hosts(report_dir: str | os.PathLike[str], hosts: Sequence[str]) -> None:
+    """Write the addresses of a gang's tasks, one a line by rank, as mpirun and its like read them.
+
+    Before the task starts, which may run in an account of its own and reads them.
+    """
+    if not hosts:
+        return
+    path = os.path.join(report_dir, HOSTS_NAME)
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with open(number, "w", encoding="utf-8") as file:
+        os.fchmod(number, 0o644)
+        file.writelines(f"{host}\n" for host in hosts)

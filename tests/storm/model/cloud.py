@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
 from starburst.clouds.sky.access.ports import (
-    Access,
     CapacityError,
     ClusterStatus,
     LaunchSpec,
     SkyError,
     SkyNotFoundError,
-    SkyUnreachableError,
 )
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
-from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
 from tests.app.virtual import wall
-from tests.clouds.sky.fake import FakeSky, Request
-from tests.clouds.sky.fake_line import SSH_S, Line
+from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.fake_vm import Vm, exit_of
-from tests.storm.loop import LIFE, StormLoop, of_world
-from tests.storm.model.cluster import STOPPED_S
+from tests.storm.loop import of_world
 from tests.storm.model.marks import Marks
 from tests.storm.weather import Weather
 
@@ -40,10 +35,8 @@ TYPES = {
     "p3.8xlarge": (4, 32, 244, "12.24", "3.67"),
     "m5.2xlarge": (0, 8, 32, "0.384", "0.15"),
 }
-#: Virtual seconds: one call; from a launch to a VM that exists, to one that is up; to end one.
-CALL_S, RENT_S, BOOT_S, DOWN_S = (0.05, 1.5), (3.0, 60.0), (30.0, 240.0), (2.0, 60.0)
-#: So long a cloud may tell of a machine that has ended, virtual seconds.
-TOLD_S = 3600.0
+#: Virtual seconds: from a launch to a VM that exists, to one that is up; to end one.
+RENT_S, BOOT_S, DOWN_S = (3.0, 60.0), (30.0, 240.0), (2.0, 60.0)
 #: Of a machine's bill, virtual seconds before its system boots; and of a task that waits for a dead one.
 BEFORE_BOOT_S, FOR_EVER_S = 25.0, 1e7
 
@@ -263,148 +256,6 @@ class ModelCloud(FakeSky):
                 task.exit = exit_of(None, "its machine", until)  # its lease means nothing any more
         if vm.ended_at is not None:
             self._settled.add(vm.id)
-
-
-class ModelLine(Line):
-    """One scheduler's line to it, on which calls fail."""
-
-    #: Asked at the last instant before what changes something.
-    fence: LeaderFence = NO_FENCE
-
-    @property
-    def _model(self) -> ModelCloud:
-        assert isinstance(self.sky, ModelCloud)
-        return self.sky
-
-    async def call(self, cluster: str, access: Access, verb: str, payload: Mapping[str, Any]) -> Any:
-        """See `Line`."""
-        model, weather, acts = self._model, self._model.weather, self.fence.certain()
-        await asyncio.sleep(model.random.uniform(*CALL_S))
-        if acts or verb != "exchange":  # who only renews leases needs no lead; a connection outlives no pause
-            self._fenced()
-        if weather.strikes("ssh-cut-before", f"{verb} {cluster}"):
-            raise SkyUnreachableError(f"{cluster}: connection reset")
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, StormLoop)
-        changes = any(payload.get(what) for what in ("specs", "starts", "stops"))
-        if changes:
-            await loop.may_die(lambda: weather.strikes("crash-before-call", verb))
-            await loop.may_stop(lambda: weather.strikes("leader-stopped-before-call", verb), STOPPED_S)
-            self._fenced()
-        try:
-            answer = of_world(lambda: model.guest(model.vm(cluster), verb, payload))
-        except SkyUnreachableError:
-            await asyncio.sleep(SSH_S)
-            raise
-        if changes:
-            await loop.may_die(lambda: weather.strikes("crash-after-call", verb))
-        if weather.strikes("ssh-answer-lost", f"{verb} {cluster}"):
-            raise SkyUnreachableError(f"{cluster}: connection reset")
-        if weather.strikes("answers-nonsense", f"{verb} {cluster}"):
-            return weather.draw("answers-nonsense").choice(({}, [], None, {"ranks": 7}, "?"))
-        if weather.strikes("ssh-late", f"{verb} {cluster}"):
-            await asyncio.sleep(weather.draw("ssh-late").uniform(1, 25))
-        return answer
-
-    async def rate(self, status: ClusterStatus) -> Money | None:
-        """See `Line`: of one node."""
-        model = self._model
-        vms = model.alive(status.name)
-        rate = await self._call("rate", lambda: model.rate_of(vms[0]) if vms else None)
-        if rate is not None:
-            model.priced.setdefault(status.name, []).append((LIFE.get(), wall()))
-        return rate
-
-    async def abort(self, request_id: str) -> None:
-        """See `Line`; the request may be forgotten meanwhile."""
-
-        def cancel() -> None:
-            self._request(request_id).done.cancel()
-
-        await self._call("abort", cancel)
-
-    async def finished_at(self, request_id: str) -> float | None:
-        """See `Line`."""
-        return await self._call("finished-at", lambda: self._request(request_id).finished_at)
-
-    def _fenced(self) -> None:
-        try:
-            self.fence.check()
-        except NotCertainError as error:
-            raise SkyUnreachableError(str(error)) from None
-
-    def _request(self, request_id: str) -> Request:
-        if request_id not in self.sky.requests:
-            raise SkyNotFoundError(request_id)
-        return self.sky.requests[request_id]
-
-    async def wait(self, request_id: str) -> None:
-        """See `Line`."""
-        if self._model.weather.strikes("wait-cut", request_id):
-            raise SkyUnreachableError("the stream of the request broke")
-        await super().wait(request_id)
-
-    async def clusters(self, *, refresh: Any = ()) -> list[ClusterStatus]:
-        """See `Line`."""
-        found, model = await super().clusters(refresh=refresh), self._model
-        if refresh:
-            return found[:-1] if found and model.weather.strikes("listing-short") else found
-        model.listings.append((wall(), found))
-        if model.weather.strikes("listing-empty"):
-            return []
-        if model.weather.strikes("listing-stale"):
-            since = wall() - model.weather.draw("listing-stale").uniform(60, 900)
-            return next(listed for at, listed in model.listings if at >= since)
-        return found[:-1] if found and model.weather.strikes("listing-short") else found
-
-    async def _cloud(self, name: str) -> list[Vm]:
-        weather = self._model.weather
-        if weather.strikes("cloud-throttles", name):
-            await asyncio.sleep(1.0)
-            raise SkyUnreachableError("RequestLimitExceeded")
-        self._model.settle()
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, StormLoop)
-        if name in ("arm", "end"):
-            await loop.may_die(lambda: weather.strikes("crash-before-call", name))
-        found = await super()._cloud(name)
-        if "cloud-forgets" in weather.on and not weather.is_calm:
-            gone = [vm for vm in found if vm.ended_at is not None and wall() > vm.ended_at + TOLD_S]
-            for vm in gone:
-                if vm.id not in self._model.forgot:
-                    self._model.forgot.add(vm.id)
-                    weather.note("cloud-forgets", vm.id)
-            found = [vm for vm in found if vm not in gone]
-        self._model.answered_at = min(self._model.answered_at, wall())
-        return found
-
-    async def _call(self, name: str, effect: Callable[[], T]) -> T:
-        model, weather = self._model, self._model.weather
-        await asyncio.sleep(model.random.uniform(*CALL_S))
-        if not model.server_up:
-            raise SkyUnreachableError("the API server is down")
-        if weather.strikes("sky-cut-before", name):
-            raise SkyUnreachableError("connection refused")
-        if weather.strikes("sky-fails", name):
-            raise SkyError("an internal error of SkyPilot")
-        if weather.strikes("sky-slow", name):
-            await asyncio.sleep(weather.draw("sky-slow").uniform(1, 55))
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, StormLoop)
-        writes = name in ("launch", "down", "exec", "abort")
-        if writes:
-            await loop.may_die(lambda: weather.strikes("crash-before-call", name))
-            await loop.may_stop(lambda: weather.strikes("leader-stopped-before-call", name), STOPPED_S)
-            self._fenced()
-            model.marks.acts(name)
-        answer = of_world(effect)
-        if writes:
-            await loop.may_die(lambda: weather.strikes("crash-after-call", name))
-        if weather.strikes("sky-answer-lost", name):
-            raise SkyUnreachableError("connection reset")
-        if weather.strikes("sky-late", name):
-            await asyncio.sleep(weather.draw("sky-late").uniform(1, 40))
-        return answer
 
 
 def _of_rank(name: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -41,14 +41,13 @@ from starburst.clouds.sky.agent.task_dirs import (
     run_id,
     write_exit,
 )
-from starburst.runs.supervisor import hosts_file
 from starburst.runs.supervisor.children import LOCK_FD
 from starburst.runs.supervisor.exits import REFUSAL
 from starburst.runs.supervisor.file_owner import act_as_oneself, act_as_owner_of
 from starburst.runs.supervisor.files import write_json
 from starburst.runs.supervisor.id_pool import PoolUsedUpError
 from starburst.runs.supervisor.log_pump import MAX_LOG
-from starburst.runs.supervisor.progress_report import VARIABLE
+from starburst.runs.supervisor.progress_report import HOSTS_NAME, HOSTS_VARIABLE, VARIABLE, write_hosts
 
 #: How a task runs: in an account of its own, or as the machine's user.
 APART, TOGETHER = "apart", "together"
@@ -114,7 +113,7 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
     make_checkpoint_dir(checkpoints)
     report_dir = make_report_dir(path, everybody=task["docker"] is not None)
     hosts = task.get("hosts", [])
-    hosts_file.write_hosts(report_dir, hosts)
+    write_hosts(report_dir, hosts)
     if task["docker"] is not None:
         known = {"@GPUS@": gpus, "@CHECKPOINTS@": checkpoints, "@REPORT@": report_dir}
         in_container(path, task, task["docker"], known)
@@ -122,7 +121,7 @@ def prepare(path: str, spec: dict[str, Any], *, apart: bool) -> None:
         visible = {"CUDA_VISIBLE_DEVICES": gpus, "NVIDIA_VISIBLE_DEVICES": gpus}
         own = {**visible, VARIABLE: report_path(path), "STARBURST_RUN": run_id(path)}
         if hosts:
-            own[hosts_file.VARIABLE] = os.path.join(report_dir, hosts_file.NAME)
+            own[HOSTS_VARIABLE] = os.path.join(report_dir, HOSTS_NAME)
         account = {"HOME": os.path.join(path, "home"), "USER": USER, "LOGNAME": USER} if apart else {}
         env = {**machine_environment(), **account, **task["env"], **own}
         task["env"] = {**env, "STARBURST_CHECKPOINT_DIR": checkpoints}

@@ -15,8 +15,8 @@ from starburst.domain.job import Site
 from starburst.runs.files import directory_name
 from starburst.runs.peers import PEER_VARIABLES
 from starburst.runs.ports import Run
-from starburst.runs.supervisor import hosts_file
 from starburst.runs.supervisor.log_pump import MAX_LOG
+from starburst.runs.supervisor.progress_report import HOSTS_NAME, HOSTS_VARIABLE
 from translator.tasks.containers.registry_logins import registry_of
 from translator.tasks.runtime_values import RuntimeValues, UnresolvedError
 from translator.tasks.storage.volume_files import VolumeFile
@@ -60,7 +60,7 @@ def spec_of(
     box = None
     if runs_in_container(workload):
         if run.is_gang:
-            env[hosts_file.VARIABLE] = f"{REPORT}/{hosts_file.NAME}"
+            env[HOSTS_VARIABLE] = f"{REPORT}/{HOSTS_NAME}"
         box = container(run_name(job.id, run.attempt, slot.rank), workload, slot.resources, env)
         box["volumes"] = volumes
     return {
