@@ -103,8 +103,8 @@ PLANTED = {
     "bill-until-now": Planted(
         "a machine is billed until its end is heard of",
         f"{_SKY}.machines.machine:RentedMachine._over_at",
-        "unless_told if entry.halted_at is None else entry.halted_at",
-        "now",
+        "return max(known, ",
+        "return max(now, ",
     ),
     "bill-by-our-clock": Planted(
         "a machine's seconds are counted by the clock of the scheduler, which may be wrong",

@@ -96,19 +96,18 @@ def test_what_skypilot_ends_long_after_its_switch_did_is_billed_until_that(
         monkeypatch.setattr(f"starburst.clouds.sky.machines.machine.{name}", seconds)
 
     async def main() -> None:
-        sky = FakeSky(tmp_path / "sky", cloud_sees=False, cloud_searches=False)
+        sky = FakeSky(tmp_path / "sky", cloud_tells_s=100.0)
         async with Life(sky, tmp_path / "home", lease_s=60.0) as life:
             await ready(life)
             await life.cloud.renew(["i-1"])
             await asyncio.sleep(10)
             (vm,) = sky.vms
-            vm.plugged = False
-            sky.server_up = False
+            vm.plugged = sky.server_up = sky.cloud_up = False
             await life.cloud.terminate("i-1")
             await asyncio.sleep(800)
             vm.settle(wall())
-            assert vm.stopped_at is not None
-            sky.server_up = True
+            assert vm.ended_at == vm.stopped_at is not None
+            sky.server_up = sky.cloud_up = True
             gone = await life.heard(InstanceGone)
             assert vm.stopped_at <= gone.ended_at <= vm.stopped_at + 70.0
 

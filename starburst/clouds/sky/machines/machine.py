@@ -274,10 +274,7 @@ class RentedMachine:
         self.save()
 
     def note_access(self, status: ClusterStatus) -> None:
-        """Take over how SkyPilot says to log in, as far as it says.
-
-        Of a cluster with a part of its machines it may list fewer: which is which is known from before.
-        """
+        """Take over how SkyPilot says to log in; of a cluster of which a part is gone it may list fewer."""
         entry = self.entry
         if entry.lost:
             return
@@ -288,11 +285,10 @@ class RentedMachine:
     def book(self, seen: Sequence[Observation], earlier: Sequence[Observation] = ()) -> None:
         """Set the times of the bill to those of the cloud, which count before all others.
 
-        `earlier` are instances of the same intent that were given up in its launch: their seconds are added
-        by an earlier begin of the bill. Of several machines, the bill ends when all together have been billed
-        for their seconds; `seen` is without those that it lost, whose bills have ended (`lose`).
+        `earlier` are instances that were given up in its launch: their seconds are added. Of several, the
+        bill ends when all have been billed for theirs; `seen` is without those that it lost (`lose`).
         """
-        entry = self.entry
+        entry, absent = self.entry, bool(seen) and all(one.presence is Presence.ABSENT for one in seen)
         if earlier:
             entry.earlier_s = sum(map(self._billed_s, earlier)) / entry.nodes
         begun = [one.launched_at for one in seen if one.launched_at is not None]
@@ -303,6 +299,8 @@ class RentedMachine:
             entry.launched_at = entry.began_at - entry.earlier_s
         if any(one.presence is Presence.RUNNING for one in seen):
             entry.halted_at = None
+        elif absent and entry.armed and entry.has_lapsed(self.context.clock.now(), 0.0):
+            entry.halted_at = entry.halted_at or entry.ends_by  # forgotten, since its switch has ended it
         elif ended and len(ended) == len(seen):  # stopped first and terminated later: not billed in between
             halted_at = self.since_asked(max(ended))
             if len(begun) == len(seen):  # by one clock, for ours may be off
@@ -393,8 +391,8 @@ class RentedMachine:
         self.wake.ring()
 
     def _over_at(self) -> float:
-        """End of the bill of a machine that is over: by its cloud, else by SkyPilot and its switch."""
+        """End of the bill of a machine that is over: by its cloud, by SkyPilot, else not after its switch."""
         entry, now = self.entry, self.context.clock.now()
         by_switch = min(now, entry.ends_by) if entry.armed and entry.ends_by is not None else now
-        unless_told = by_switch if entry.down_at is None else min(by_switch, entry.down_at)
-        return max(unless_told if entry.halted_at is None else entry.halted_at, entry.launched_at or 0.0)
+        known = next((at for at in (entry.halted_at, entry.down_at) if at is not None), by_switch)
+        return max(known, entry.launched_at or 0.0)

@@ -194,7 +194,7 @@ class CloudObserver:
         Its lease or its user may end it meanwhile, and a cloud tells of what has ended for a while only (EC2:
         an hour).
         """
-        with suppress(SkyError):
+        with suppress(SkyError, TimeoutError), anyio.fail_after(MEET_S):
             await self.instances_of(machine)
 
     async def _sightings(self, machine: RentedMachine, nodes: Iterable[int]) -> dict[int, Observation]:
