@@ -53,6 +53,7 @@ from starburst.runs.supervisor.strays import mark_of
 WAKERS = {signal.SIGTERM, signal.SIGCHLD}
 #: Seconds between two looks: at the lease, and without one.
 LEASE_LOOK_S, IDLE_S = 1.0, 60.0
+#: The message of a task that ended with its machine.
 SHUT_DOWN = "the system of its machine ended it, as in a shutdown"
 #: Characters of an error or a path that a message holds.
 MAX_TEXT = 500
