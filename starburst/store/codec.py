@@ -25,7 +25,9 @@ INFINITY = CoreConfig(ser_json_inf_nan="strings")
 
 
 def encode(value: object) -> str:
-    """The value as JSON text."""
+    """The value as JSON text; the same value is the same text in each process."""
+    if isinstance(value, SiteSynced):  # the one with sets, whose order is that of their hashes
+        value = {"site": value.site, "known": sorted(value.known), "instances": sorted(value.instances)}
     return to_json(value, inf_nan_mode="strings").decode()
 
 

@@ -21,22 +21,22 @@ from tests.storm.spread import spread
 from tests.storm.weather import FAULTS
 
 SMALL = Ask(seed=2, jobs=4, days=0.05)
-#: Prints the digest of a small run.
-ELSEWHERE = "from tests.storm.run import Ask, run; print(run(Ask(seed=2, jobs=4, days=0.05)).digest)"
+#: Another, in which several machines come up at a time.
+SEVERAL = Ask(seed=7, jobs=4, days=0.05)
 
 
-def test_a_seed_is_one_run_byte_for_byte_in_any_process() -> None:
-    here = run(SMALL)
+@pytest.mark.parametrize("ask", [SMALL, SEVERAL])
+def test_a_seed_is_one_run_byte_for_byte_in_any_process(ask: Ask) -> None:
+    here = run(ask)
     assert not here.wrong
     assert here.counts, "something went wrong in that time"
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE],
-        env={**os.environ, "PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert elsewhere.stdout.strip() == here.digest
+    code = f"from tests.storm.run import Ask, run; print(run({ask!r}).digest)"
+    for hashes in ("1", "7"):
+        env = {**os.environ, "PYTHONHASHSEED": hashes}
+        elsewhere = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        assert elsewhere.stdout.strip() == here.digest
 
 
 def test_a_seed_in_a_process_of_its_own_is_the_same_run() -> None:
