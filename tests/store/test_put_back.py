@@ -14,6 +14,7 @@ from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Phase, Site
 from starburst.store.store import Store
 from starburst.store.upkeep.backup import stage
+from starburst.store.upkeep.restored import owed_actions
 from tests.store.samples import NODE, started, step, submission
 
 pytestmark = pytest.mark.sqlite  # the copy is a file, and is opened where it lies
@@ -53,3 +54,19 @@ def test_a_run_that_began_after_the_backup_goes_on(path: Path) -> None:
     made = scheduler.handle([NodesChanged((NODE,)), RunStarted("a", 1), *listed(("a", 1))], 5.0)
     assert [(start.job_id, start.attempt) for start in made if isinstance(start, StartRun)] == [("b", 2)]
     assert scheduler.state.jobs["a"].phase is Phase.RUNNING
+
+
+def test_no_later_restart_makes_a_start_before_the_sites_are_listed_either(path: Path) -> None:
+    """It waits for the end of a later run, which only a listing shows; the scheduler is killed meanwhile."""
+    owing_two_starts(path)
+    with Store.open(stage(path, path)) as store:
+        scheduler = resume(Settings(), store)
+        store.commit(step(scheduler, [NodesChanged((NODE,)), *listed()], 5.0))
+        assert [action.key for action in store.pending_actions()] == ["start/a/2", "start/b/2"]
+        assert owed_actions(store) == store.pending_actions() == []
+
+
+def test_a_store_that_was_not_put_back_owes_its_starts_after_a_restart(path: Path) -> None:
+    owing_two_starts(path)
+    with Store.open(path) as store:
+        assert [action.key for action in owed_actions(store)] == ["start/a/1", "start/b/1"]

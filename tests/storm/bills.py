@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
+from starburst.app.config.caps import CapConfig
 from starburst.clouds.sky.machines.machine import COARSE_S, DOWN_S, SWITCH_S
 from starburst.clouds.sky.machines.naming import Naming
 from starburst.clouds.sky.machines.observer import WORD_S
@@ -53,20 +54,25 @@ class Bills:
         #: By cap and begin of its window, seconds: what its bill may come to, micro-dollars.
         self._most: dict[tuple[object, float], float] = {}
 
-    def at_launch(self, machine: str, now: float) -> None:
-        """Nothing is rented once the cloud's own bills reach a cap; what is not up is billed as listed."""
+    def at_launch(self, machine: str, jobs: Sequence[str], now: float) -> None:
+        """Nothing is rented for whom a cap is reached by the cloud's own bills."""
         for cap in self._storm.process.config.caps:
-            if cap.queue is not None or cap.user is not None:
-                continue
             began = self.windows.began_at(cap.per, now)
-            if began is None:
+            narrow = cap.queue is not None or cap.user is not None
+            if began is None or (narrow and not any(self._counts(cap, job) for job in jobs)):
                 continue
-            self._verdict.checked["launches under a cap"] += 1
-            spent = self._spent(began, now)
+            self._verdict.checked["launches under a narrow cap" if narrow else "launches under a cap"] += 1
+            spent = self._spent(began, now, cap)
             if spent > 1.02 * 1e6 * float(cap.usd):
+                whose = "".join(f" of {one}" for one in (cap.user, cap.queue) if one)
                 self._verdict.wrong.append(
-                    f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}"
+                    f"{machine}: rented at {spent / 1e6:.2f} of {cap.usd} USD per {cap.per}{whose}"
                 )
+
+    def _counts(self, cap: CapConfig, job: str) -> bool:
+        """Whether a job is of those that a cap is for, as far as is known."""
+        asked = self._storm.users.asked.get(job)
+        return asked is not None and cap.user in (None, asked.user) and cap.queue in (None, asked.queue)
 
     def meanwhile(self) -> None:
         """A cap that is reached is passed by no more than what ran then costs until its end."""
@@ -77,7 +83,7 @@ class Bills:
             began = self.windows.began_at(cap.per, now)
             if cap.queue is not None or cap.user is not None or cap.then != "stop" or began is None:
                 continue
-            spent, reached = self._spent(began, now), 1e6 * float(cap.usd)
+            spent, reached = self._spent(began, now, cap), 1e6 * float(cap.usd)
             if spent < reached:
                 continue
             if (cap.usd, began) not in self._most:
@@ -87,16 +93,24 @@ class Bills:
             if spent > self._most[cap.usd, began]:
                 self._verdict.wrong.append(f"{spent / 1e6:.2f} of {cap.usd} USD per {cap.per} were spent")
 
-    def _spent(self, began: float, now: float) -> int:
-        """What the cloud has charged since then, micro-dollars."""
+    def _spent(self, began: float, now: float, cap: CapConfig) -> int:
+        """What the cloud has charged since then, micro-dollars; what is not up is billed as listed.
+
+        Of a cap for some jobs it is the least: machines that others shared are left out.
+        """
         unbilled, up = tuple(self._verdict.unbilled), tuple(self.up)
+        narrow = cap.queue is not None or cap.user is not None
         spent = 0
         for vm in self._storm.cloud.ours:
-            if not vm.cluster.endswith(unbilled):
-                until = vm.stopped_at or vm.ended_at or now
-                seconds = max(0.0, until - max(began, vm.made_at))
-                rate = self._storm.cloud.rate_of(vm, listed=not vm.cluster.endswith(up))
-                spent += rate.for_seconds(seconds).micro_usd
+            if vm.cluster.endswith(unbilled):
+                continue
+            jobs = {name.rsplit("/", 2)[0] for name in vm.tasks}
+            if narrow and not (jobs and all(self._counts(cap, job) for job in jobs)):
+                continue
+            until = vm.stopped_at or vm.ended_at or now
+            seconds = max(0.0, until - max(began, vm.made_at))
+            rate = self._storm.cloud.rate_of(vm, listed=not vm.cluster.endswith(up))
+            spent += rate.for_seconds(seconds).micro_usd
         return spent
 
     def at_the_end(self, store: Store) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tests.storm.planted_in_adapters import IN_ADAPTERS
 from tests.storm.planting import Planted, hunted
 from tests.storm.run import Ask, Told
 
 _LIFE = "starburst.core.steps.run_lifecycle"
 _MACHINES = "starburst.core.steps.machines"
-_SKY = "starburst.clouds.sky"
-_KUBE = "starburst.clusters.kubernetes"
 _GRACE = """\
     if not state.fleet.troubled or fence_at(state) > state.now:
         return
@@ -19,7 +18,7 @@ _GRACE = """\
         if instance.phase in OPEN_PHASES and since + state.settings.unreachable_s <= state.now:
 """
 
-PLANTED = {
+PLANTED = IN_ADAPTERS | {
     "done-before-call": Planted(
         "an action is marked as done before it is carried out",
         "starburst.app.daemon.performer:Performer._after",
@@ -39,7 +38,7 @@ PLANTED = {
         "starburst.core.state:State.current",
         "record.attempt != attempt or ",
         "",
-        (14, 14, 0.125, ("pod-evicted", "spot-taken", "report-doubled")),
+        (75, 14, 0.125, ("pod-evicted", "spot-taken", "report-doubled")),
     ),
     "no-grace-after-a-cut": Planted(
         "a machine that does not answer is ended at once",
@@ -100,19 +99,6 @@ PLANTED = {
         "[rows.instance(i) for i in changes.instances.values()]",
         "[]",
     ),
-    "bill-until-now": Planted(
-        "a machine is billed until its end is heard of",
-        f"{_SKY}.machines.machine:RentedMachine._over_at",
-        "return max(known, ",
-        "return max(now, ",
-    ),
-    "bill-by-our-clock": Planted(
-        "a machine's seconds are counted by the clock of the scheduler, which may be wrong",
-        f"{_SKY}.machines.machine:RentedMachine.book",
-        "if len(begun) == len(seen):",
-        "if False:",
-        (21, 20, 0.15, ("clock-wrong",)),
-    ),
     "share-not-paid": Planted(
         "the bill of a machine is not divided among its jobs",
         f"{_MACHINES}:_close",
@@ -124,34 +110,6 @@ PLANTED = {
         f"{_LIFE}:_vacate",
         "if not instance.job_ids and instance.phase in OPEN_PHASES:",
         "if False:",
-    ),
-    "down-is-believed": Planted(
-        "what SkyPilot says is down counts as gone, whatever its cloud says",
-        f"{_SKY}.machines.teardown:clear",
-        "if await _nothing_left(machine, observer):",
-        "if True:",
-        (1, 14, 0.125, ("sky-forgets", "tags-lost", "spot-taken", "ended-by-hand")),
-    ),
-    "launch-under-way-forgotten": Planted(
-        "an end does not wait for a launch that is under way",
-        f"{_SKY}.lifecycle:live",
-        "while starting is not None and not starting.done():",
-        "while False:",
-        (46, 30, 0.1, ("regretted", "sky-slow")),
-    ),
-    "silence-is-an-end": Planted(
-        "a machine of which nobody says anything counts as gone",
-        f"{_SKY}.machines.observer:CloudObserver._is_waited_for",
-        " or (answers is True and self._may_live(machine))",
-        "",
-        (5, 15, 0.15, ("all-dark",)),
-    ),
-    "gang-ends-with-its-first": Planted(
-        "a run of several tasks is over with the first of them",
-        f"{_SKY}.runs.run_table:RunTable.advance",
-        "if all(rank.over for rank in entry.ranks):",
-        "if any(rank.over for rank in entry.ranks):",
-        (204, 20, 0.1, ()),
     ),
     "gang-not-stopped": Planted(
         "a gang that lost one of its machines begins anew while the others work",
@@ -167,20 +125,6 @@ PLANTED = {
         "",
         (7, 20, 0.125, ("ended-by-hand", "spot-taken")),
     ),
-    "failed-task-alone": Planted(
-        "a task that fails leaves the others of its gang running",
-        f"{_SKY}.runs.run_table:RunTable.advance",
-        "if decided or any(rank.over and not rank.succeeded for rank in entry.ranks):",
-        "if False:",
-        (3, 20, 0.1, ()),
-    ),
-    "sky-run-not-journaled": Planted(
-        "runs on rented machines are not written down",
-        f"{_SKY}.runs.run_table:RunTable.save",
-        "save_run(self._context.journal, entry)",
-        "pass",
-        (11, 20, 0.15, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
-    ),
     "array-rest-forgotten": Planted(
         "an array whose first jobs are taken up has no others",
         "starburst.store.arrays:take",
@@ -188,40 +132,12 @@ PLANTED = {
         "TakenJobs(name, pick.row.jobs_left, pick.first)",
         (1, 14, 0.125, ()),
     ),
-    "machine-not-journaled": Planted(
-        "rented machines are not written down",
-        f"{_SKY}.machines.machine:RentedMachine.save",
-        "save_machine(self.context.journal, self.entry)",
-        "pass",
-        (1, 14, 0.125, ("killed", "killed-in-a-row")),
-    ),
-    "switch-not-armed": Planted(
-        "the shutdown switch of a machine is not set",
-        f"{_SKY}.machines.machine:RentedMachine.hello",
-        '{"after_s": self.switch_s}',
-        "None",
-        (204, 20, 0.1, ()),
-    ),
     "watch-stays-expired": Planted(
         "a watch that is told 410 does not list again",
         "starburst.kube.reflector:Reflector.run",
         '                    self._version = ""\n',
         "",
         (1, 14, 0.125, ("watch-expired", "api-forgets")),
-    ),
-    "end-with-live-pods": Planted(
-        "a run on the cluster is over while its pods live",
-        f"{_KUBE}.runs.run_object:RunObject.end",
-        "        if self.active:\n            return None\n",
-        "",
-        (10, 14, 0.125, ("node-drained", "pod-lingers", "pod-evicted")),
-    ),
-    "started-when-created": Planted(
-        "a run on the cluster counts as started without a pod",
-        f"{_KUBE}.runs.run_object:RunObject.started",
-        "begun >= max(1, self.view.parallelism)",
-        "True",
-        (1, 14, 0.125, ("chakra-away", "pod-lingers")),
     ),
     "failure-is-success": Planted(
         "a command that fails has succeeded",
@@ -322,13 +238,6 @@ PLANTED = {
         "",
         (8, 14, 0.125, ()),
     ),
-    "name-is-proof": Planted(
-        "a machine with a name like ours counts as ours",
-        f"{_SKY}.machines.naming:Naming.is_ours",
-        "return status.name in intended or dict(status.labels).get(CONTROLLER) == self._tag",
-        "return True",
-        (5, 8, 0.2, ("others-rent",)),
-    ),
     "shutdown-is-success": Planted(
         "a task that its machine's shutdown ended has succeeded if it exited with 0",
         "starburst.runs.outcome:_is_bad",
@@ -350,19 +259,19 @@ PLANTED = {
         "for some in ():",
         (1, 8, 0.1, ("broker-away",)),
     ),
-    "price-ignored": Planted(
-        "a machine that is dearer than offered is billed as offered",
-        f"{_SKY}.machines.price:ask_price",
-        "if rate is not None:",
-        "if False:",
-        (2, 14, 0.125, ("dearer",)),
-    ),
     "cap-stops-nobody": Planted(
         "a cap that is reached, and is to stop what it covers, lets it run",
         "starburst.core.steps.budget_enforcement:_enforce",
         'elif cap.then == "stop" or record.job.checkpoint:',
         "elif False:",
         (20, 30, 0.4, ("cap-lowered",)),
+    ),
+    "caps-of-some-cover-nobody": Planted(
+        "a cap for a user or a queue counts for none of their jobs",
+        "starburst.policy.caps:Cap.covers",
+        "return self.queue in (None, job.queue) and self.user in (None, job.user)",
+        "return self.queue is None and self.user is None",
+        (14, 30, 0.4, ()),
     ),
     "explains-no-place": Planted(
         "an explanation of a run does not say where it is",

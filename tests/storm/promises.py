@@ -18,6 +18,7 @@ PROMISES = {
     "explanations": ("what `starburst explain` says is what the log says", "explanations"),
     "bills": ("the bill is the cloud's to the micro-dollar, jobs pay it, nothing stays rented", "bills"),
     "launches under a cap": ("a cap holds", "launches under a cap"),
+    "launches under a narrow cap": ("so does one for a user or a queue", "launches under such a cap"),
     "submissions over HTTP": ("what the HTTP API acknowledged is kept", "submissions"),
     "arrays": ("turns in arrays are kept to", "arrays"),
     "decisions at the broker": (

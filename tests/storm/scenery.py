@@ -38,6 +38,9 @@ def drawn_config(seed: int) -> Config:
         )
     if draw.random() < 0.2:
         caps.append({"usd": 15, "per": "day", "user": "ada", "then": "stop"})
+    narrow = Random(f"{seed}/queue-caps")
+    if narrow.random() < 0.3:
+        caps.append({"usd": narrow.choice((2, 8)), "per": narrow.choice(("hour", "day")), "queue": "vision"})
     keep = Random(f"{seed}/keep").choice(("1h", "6h"))
     return parse_config(
         {

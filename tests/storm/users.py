@@ -52,6 +52,9 @@ class Asked:
     #: The array it is of, and how many of its jobs may run at a time.
     array: str | None = None
     at_once: int | None = None
+    #: Whose it is and in which queue, where nobody can change that; "" otherwise.
+    user: str = ""
+    queue: str = ""
 
 
 class Users:
@@ -143,13 +146,14 @@ class Users:
             return
         user = self._draw.choice(USERS)
         if self.http is not None and self._ways.random() < OVER_HTTP:
-            keys = await self._post(self.http, manifest)
+            keys, user = await self._post(self.http, manifest), ""
         else:
             keys = self._submit(store, manifest, user)
         for key in keys:
             marks = manifest["metadata"]["annotations"]
             after = (marks.get("starburst.io/after-ok"), marks.get("starburst.io/after-any"))
             one = self.asked[key["id"]] = Asked(key["id"], *mine, False, *after)
+            one.user, one.queue = user, manifest["metadata"]["labels"]["starburst.io/queue"]
             if (span := marks.get("starburst.io/array")) is not None:
                 one.array = f"array of job-{self._count}"
                 one.at_once = int(span.partition("%")[2]) if "%" in span else None

@@ -93,7 +93,7 @@ class Verdict:
                 self.bills.up.add(decision.subject)
             if decision.kind == "launched":
                 storm.cloud.offered[decision.subject] = Money(int(decision.numbers["rate"]))
-                self.bills.at_launch(decision.subject, now)
+                self.bills.at_launch(decision.subject, str(decision.numbers["jobs"]).split(", "), now)
             if decision.kind in ENDS:
                 if decision.subject in self.ends:
                     self.wrong.append(f"{decision.subject}: ended twice: {decision.reason}")

@@ -43,6 +43,7 @@ from starburst.runs.fence import NO_FENCE, LeaderFence
 from starburst.runs.ports import Cloud, Cluster, Report, RunSite
 from starburst.store import codec
 from starburst.store.store import Step, Store
+from starburst.store.upkeep.restored import owed_actions
 
 T = TypeVar("T")
 
@@ -192,7 +193,7 @@ class Controller:
 
     async def _pending(self) -> list[Action]:
         """The actions to perform that the store has; a start of a run that is over by now is done."""
-        pending = await self._outlast("restart", self._store.pending_actions)
+        pending = await self._outlast("restart", partial(owed_actions, self._store))
         over = [action.key for action in pending if isinstance(action, StartRun) and self._is_over(action)]
         if over:
             await self._mark_done(over)

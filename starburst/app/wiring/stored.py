@@ -24,7 +24,7 @@ def live_core(store: Store, *, waiting: bool = True) -> Scheduler:
 
     `waiting=False`: without the jobs that hold no room, which may be a million.
 
-    Without stored nodes, for example in a new home, it gets the nodes and offers of the stored or default
+    Where nothing was stored yet, as in a new home, it gets the nodes and offers of the stored or default
     config.
     """
     return core_of(store, store.snapshot(waiting=waiting))
@@ -35,21 +35,23 @@ def core_of(store: Store, snapshot: Snapshot) -> Scheduler:
     config = stored_config(store)
     scheduler = restore(config.settings(), snapshot)
     now = max(scheduler.state.now, queries.pace(store).scheduler_time(time.time()))
-    if not scheduler.state.capacity.nodes:
+    state = scheduler.state
+    if not (state.capacity.nodes or state.fleet.offers or state.jobs):
         offers = config.cloud.known_offers()
         scheduler.handle([NodesChanged(config.cluster.known_nodes()), OffersChanged(offers)], now)
-    scheduler.state.now = now
+    state.now = now
     open_books(store, scheduler, now)
     return scheduler
 
 
 def idle_core(store: Store) -> Scheduler:
-    """A scheduler with the nodes and offers of the running one, or of its config, and without any job."""
+    """A scheduler with the nodes and offers of the running one, else of the config, and without any job."""
     config = stored_config(store)
     scheduler = Scheduler(config.settings())
-    nodes = queries.nodes(store)
-    offers = queries.offers(store) if nodes else config.cloud.known_offers()
-    scheduler.handle([NodesChanged(nodes or config.cluster.known_nodes()), OffersChanged(offers)], 0.0)
+    nodes, offers = queries.nodes(store), queries.offers(store)
+    if not (nodes or offers):
+        nodes, offers = config.cluster.known_nodes(), config.cloud.known_offers()
+    scheduler.handle([NodesChanged(nodes), OffersChanged(offers)], 0.0)
     return scheduler
 
 

@@ -8,21 +8,16 @@ from contextlib import closing, suppress
 from errno import ENOSPC
 from pathlib import Path
 
-from sqlalchemy import delete
-
-from starburst.core.model.actions import PrepareRun, StartRun
 from starburst.store.engine import others
 from starburst.store.errors import StoreError
-from starburst.store.schema import actions
 from starburst.store.store import Store
 from starburst.store.upkeep.copying import copy_store
+from starburst.store.upkeep.restored import note_restored
 
 #: Files that SQLite keeps beside a database in WAL mode.
 BESIDE = ("-wal", "-shm")
 #: Numbers of machines that a restored store leaves out: they may name machines rented since the backup.
 SKIPPED = 1000
-#: Actions by which a run begins, by their kind in the store.
-STARTS = (StartRun.__name__, PrepareRun.__name__)
 
 
 def back_up(database: Path, target: Path) -> None:
@@ -114,9 +109,8 @@ def check(file: Path) -> None:
 def stage(backup: Path, database: Path) -> Path:
     """Copy a backup to beside a database, ready to take its place; the backup is only read.
 
-    In the copy, the next machines have numbers that no machine rented since the backup can have. Starts that
-    it owes are left out: a later run of the job may be alive by now, at a site that was not listed yet. The
-    scheduler finds the runs that began all the same, and requeues the jobs of the others.
+    In the copy, the next machines have numbers that no machine rented since the backup can have, and starts
+    that it owes are left out (`restored.py`).
 
     Raises:
         StoreError: the copy cannot be written, or is not intact.
@@ -129,8 +123,7 @@ def stage(backup: Path, database: Path) -> Path:
             facts = store.fact("facts")
             if facts is not None:
                 store.set_fact("facts", {**facts, "launches": facts["launches"] + SKIPPED})
-            with store.write() as conn:
-                conn.execute(delete(actions).where(actions.c.done_at.is_(None), actions.c.kind.in_(STARTS)))
+            note_restored(store)
     except StoreError:
         discard(staged)
         raise

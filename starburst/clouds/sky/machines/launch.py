@@ -25,6 +25,7 @@ from starburst.clouds.sky.access.ports import (
     SkyNotFoundError,
     SkyUnreachableError,
 )
+from starburst.clouds.sky.machines.entry import save_machine
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.machines.network_tier import network_tier
 from starburst.clouds.sky.machines.observer import CloudObserver
@@ -112,8 +113,8 @@ async def _request(machine: RentedMachine, observer: CloudObserver) -> None:
             if request is None and await machine.listed() is not None:
                 machine.failed(TAKEN.format(machine.cluster), sold_out=False)
                 return
-            entry.asked = True
-            machine.save()
+            save_machine(machine.context.journal, replace(entry, asked=True))
+            entry.asked = True  # after that: what a full disk has not noted is not done at the next try
         # Also if the cluster is up: a launch that broke off may have left it without access or autostop.
         entry.request = request or await sky.launch(_spec(machine))
         machine.save()
