@@ -42,6 +42,8 @@ def verdict(
         return RunEnded(*key, RunEnd(asked["end"]), max(codes, default=None), asked["message"])
     if None in exits:
         return RunEnded(*key, RunEnd.LOST, message="its supervisor was killed")
+    if not bad and len(own) < len(exits):
+        return RunEnded(*key, RunEnd.LOST, message="it was told to stop, and it is not known why")
     if not bad:
         return RunEnded(*key, RunEnd.EXITED, 0)
     first = next((one for one in bad if one.ended_by == LOSS and _is_soon(bad[0], one)), bad[0])

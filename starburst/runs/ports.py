@@ -106,6 +106,9 @@ class AdoptionPort(Protocol):
     def living(self, job_id: str) -> JobRecord | None:
         """The same of a job that is not over, from memory."""
 
+    def past(self, job_id: str) -> JobRecord | None:
+        """When, where and how a job ended whose record is kept no longer; None of any other."""
+
     def knows(self, job_id: str) -> bool:
         """Whether there is or ever was a job with this id, as far as the store goes back."""
 

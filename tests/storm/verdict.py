@@ -13,6 +13,7 @@ from starburst.kube import names
 from starburst.kube.resources import JOBS
 from starburst.store.listings import queries
 from starburst.store.store import Step, Store
+from tests.clouds.sky.fake_vm import Task
 from tests.clusters.kubernetes.world import gpus_of
 from tests.storm.bills import Bills
 from tests.storm.starvation import Starvation
@@ -27,6 +28,8 @@ WAITS = (Phase.QUEUED, Phase.BLOCKED)
 TROUBLE = ("lost", "not-started", "launch-failed", "unreachable", "unfit", "fenced", "stalled")
 #: Losses that a job may have (`policy.max_losses`).
 MAX_LOSSES = 6
+#: Seconds of a machine's lease, by the config of a run.
+LEASE_S = 1200.0
 #: Faults without which no machine's lease passes.
 CUTS = (
     "killed",
@@ -268,9 +271,19 @@ class Verdict:
                 if vm.cluster.endswith(tuple(self.unbilled)):
                     continue  # the store was put back to before it was rented: nobody renews its lease
                 late = [
-                    name for name, task in vm.tasks.items() if (task.exit or {}).get("ended_by") == "lease"
+                    name
+                    for name, task in vm.tasks.items()
+                    if (task.exit or {}).get("ended_by") == "lease" and not self._was_led_by_none(task)
                 ]
                 self.wrong += [f"{name}: ended for the lease of {vm.id}" for name in late]
+
+    def _was_led_by_none(self, task: Task) -> bool:
+        """Whether two leaders in turn were stopped while a lease passed: twice the long terms of the lead."""
+        assert task.exit is not None
+        ended_at = task.exit["ended_at"]
+        struck = self._storm.weather.struck
+        stops = [at for at, name, _ in struck if name.startswith("leader-stopped") and at < ended_at]
+        return len([at for at in stops if at > ended_at - LEASE_S]) > 1
 
     def _told(self, store: Store) -> None:
         """What the log says has come to the broker, in order, and its states are the last ones."""
@@ -327,6 +340,8 @@ class Verdict:
         if phase == "succeeded" and not whole:
             yield "succeeded by the store, and no attempt of it did"
         fails = any(mark.code for mark in marks) or self.losses[name] > MAX_LOSSES
+        # A store that was put back knows nothing of a cancellation since; its object in the cluster has failed.
+        fails = fails or (asked.cancelled and asked.applied and bool(self.put_backs))
         if phase == "failed" and not fails:
             yield "failed, and no run of it did"
         if phase == "failed" and asked.code == 0 and not storm.weather.on:

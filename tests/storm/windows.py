@@ -23,6 +23,8 @@ class Windows:
             self._wrong_at = now
 
     def began_at(self, per: str, now: float) -> float | None:
-        """When the present window began; None if the scheduler's clock has been wrong since."""
+        """When the present window began; None if the scheduler's clock has been wrong since, or may say that
+        the next one has begun.
+        """
         began = now - now % LENGTHS[per]
-        return began if self._wrong_at < began else None
+        return began if self._wrong_at < began and now + RIGHT_S < began + LENGTHS[per] else None

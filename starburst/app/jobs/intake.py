@@ -44,6 +44,10 @@ class JobIntake(AdoptionPort):
         found = self._scheduler.state.jobs.get(job_id)
         return None if found is None or found.phase.is_end else found
 
+    def past(self, job_id: str) -> JobRecord | None:
+        """When, where and how a job ended that is rolled up."""
+        return queries.past(self._store, job_id)
+
     def knows(self, job_id: str) -> bool:
         """Whether there is or was such a job, also one that is rolled up."""
         if job_id in self._scheduler.state.jobs or self.submission(job_id) is not None:

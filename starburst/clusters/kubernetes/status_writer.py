@@ -190,7 +190,8 @@ class StatusWriter:
             return
         if isinstance(view, JobView) and view.released:
             return  # its operator writes its status
-        record = self._desk.record(job_id)
+        # Of a job that ended while the API server was away for long the record may be kept no longer.
+        record = self._desk.record(job_id) or self._desk.past(job_id)
         if record is None:
             return
         if _ended(view):

@@ -28,8 +28,9 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.array import member_id
 from starburst.domain.clock import Pace
 from starburst.domain.cloud import Offer
-from starburst.domain.job import Adopted, Submission, Workload, is_over
+from starburst.domain.job import Adopted, Job, Phase, Site, Submission, Workload, is_over
 from starburst.domain.node import Node
+from starburst.domain.resources import Resources
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError, RolledUpError
@@ -178,6 +179,26 @@ def record(store: Store, job_id: str) -> JobRecord | None:
     """The scheduler's record of a job; None if it has not taken the job up."""
     found = store.ask(_RECORD, {"job": job_id})
     return codec.decode(JobRecord, found[0][0]) if found else None
+
+
+def past(store: Store, job_id: str) -> JobRecord | None:
+    """What the history has of a job that was rolled up: when, where and how it ended; None of any other."""
+    with store.read() as conn:
+        row = conn.execute(select(t.history).where(t.history.c.id == job_id)).one_or_none()
+    if row is None:
+        return None
+    sizes = (Resources.of(row.gpus, row.cpus, row.memory_gib),)
+    return JobRecord(
+        Job(row.id, row.id, sizes, user=row.user, queue=row.queue),
+        row.seq,
+        row.submitted_at,
+        Phase(row.phase),
+        None if row.site is None else Site(row.site),
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        cloud_micro_usd=row.cloud_micro_usd,
+        message=f"{row.phase}; its own words are kept no longer (home.keep)",
+    )
 
 
 def adopted(store: Store) -> dict[str, Adopted]:

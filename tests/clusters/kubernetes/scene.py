@@ -43,8 +43,9 @@ class FakeDesk:
     def __init__(self) -> None:
         self.submissions: dict[str, Submission] = {}
         self.records: dict[str, JobRecord] = {}
-        #: Jobs that are rolled up.
+        #: Jobs that are rolled up, and what is left of those that had a record.
         self.over: set[str] = set()
+        self.history: dict[str, JobRecord] = {}
         #: Records asked for, one by one.
         self.asked: list[str] = []
 
@@ -62,6 +63,14 @@ class FakeDesk:
     def living(self, job_id: str) -> JobRecord | None:
         found = self.records.get(job_id)
         return None if found is None or found.phase.is_end else found
+
+    def past(self, job_id: str) -> JobRecord | None:
+        return self.history.get(job_id)
+
+    def roll_up(self, job_id: str) -> None:
+        self.history[job_id] = self.records.pop(job_id)
+        del self.submissions[job_id]
+        self.over.add(job_id)
 
     def knows(self, job_id: str) -> bool:
         return job_id in self.submissions or job_id in self.over

@@ -43,6 +43,22 @@ def test_one_that_leaves_for_the_cloud_loses_its_pods_and_ends_complete_when_it_
     play(tmp_path, act, minor=minor)
 
 
+def test_one_that_ended_long_ago_while_the_api_server_was_away_ends_all_the_same(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt()
+        await scene.until(scene.pods)
+        await scene.die()
+        scene.desk.records[job_id].phase = Phase.FAILED
+        scene.desk.records[job_id].message = "failed; its own words are kept no longer (home.keep)"
+        scene.desk.roll_up(job_id)
+        await scene.watch()
+        await scene.until(lambda: names.LOGS in scene.marks("train"))
+        assert {"Failed", "FailureTarget"} <= set(scene.conditions("train"))
+        assert not scene.pods()
+
+    play(tmp_path, act)
+
+
 @SERVERS
 def test_one_that_fails_in_the_cloud_ends_failed_with_its_exit_code(tmp_path: Path, minor: str) -> None:
     async def act(scene: Scene) -> None:

@@ -349,11 +349,10 @@ class RentedMachine:
 
     def gone(self) -> None:
         """Its cloud has it no more. A spot machine whose end was not requested was preempted."""
-        entry = self.entry
-        entry.ended_at = self._over_at()
-        entry.preempted = entry.spot and (entry.node_lost or not entry.ending)
-        entry.launched_at = entry.ended_at if entry.launched_at is None else entry.launched_at
-        self._close()
+        entry, ended_at = self.entry, self._over_at()
+        launched_at = ended_at if entry.launched_at is None else entry.launched_at
+        preempted = entry.spot and (entry.node_lost or not entry.ending)
+        self._close(ended_at=ended_at, launched_at=launched_at, preempted=preempted)
 
     def lost_node(self) -> None:
         """One of its machines is gone, and its cloud does not say that others run: all are ended.
@@ -367,8 +366,7 @@ class RentedMachine:
 
     def failed(self, message: str, *, sold_out: bool) -> None:
         """Its launch failed and has left nothing in the cloud."""
-        self.entry.failed, self.entry.sold_out, self.entry.ended_at = message, sold_out, self._over_at()
-        self._close()
+        self._close(failed=message, sold_out=sold_out, ended_at=self._over_at())
 
     def report_state(self) -> None:
         """Report that it takes runs, ends or is over, and what it lost; nothing while it comes up."""
@@ -383,8 +381,11 @@ class RentedMachine:
         elif self.entry.ready:  # perhaps unasked, and not told before a crash
             self.context.report(InstanceUnreachable(self.id, "it is being ended"))
 
-    def _close(self) -> None:
-        self.save()
+    def _close(self, **over: Any) -> None:
+        """Journal that it is over, then tell it: what a full disk did not take is not so here either."""
+        save_machine(self.context.journal, replace(self.entry, **over))
+        for name, value in over.items():
+            setattr(self.entry, name, value)
         self.answers, self.renewal_due = None, False
         self.report_state()
         self.turn.ring()

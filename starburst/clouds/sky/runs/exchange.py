@@ -165,6 +165,7 @@ class Exchanges:
         except UnsafeError as error:
             table.give_up(entry, str(error))
         except (SkyError, OSError) as error:
+            rank.supplied = False  # else it begins, and after a restart they replace what it has saved
             log.warning("checkpoints-not-there", cluster=machine.cluster, job=entry.job, error=str(error))
             if not isinstance(error, (LocalError, OSError)):
                 why = f"checkpoints cannot be brought there: {error}"

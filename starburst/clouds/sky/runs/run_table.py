@@ -127,9 +127,18 @@ class RunTable:
             self._runs.pop(entry.key, None)
 
     def give_up(self, entry: RunEntry, why: str, end: RunEnd = RunEnd.REFUSED) -> None:
-        """End a run that cannot go on, unless it is to end already."""
+        """End a run that cannot go on, unless it is to end already.
+
+        Raises:
+            OSError: that is not journaled, and nothing is ended: nobody asks again after a restart.
+        """
         if entry.stop is None and entry.end is None:
-            self._request_stop(entry, self._stop(end, why, 0.0))
+            home_by = entry.home_by
+            try:
+                self._request_stop(entry, self._stop(end, why, 0.0))
+            except OSError:
+                entry.stop, entry.home_by = None, home_by
+                raise
 
     def _stop(self, end: RunEnd, message: str, grace_s: float) -> dict[str, Any]:
         return {"end": end.value, "message": message, "grace_s": grace_s, "at": self._context.clock.wall()}
