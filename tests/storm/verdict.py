@@ -340,7 +340,7 @@ class Verdict:
         if phase == "succeeded" and not whole:
             yield "succeeded by the store, and no attempt of it did"
         fails = any(mark.code for mark in marks) or self.losses[name] > MAX_LOSSES
-        # A store that was put back knows nothing of a cancellation since; its object in the cluster has failed.
+        # A store that was put back knows nothing of a cancellation since; its object there has failed.
         fails = fails or (asked.cancelled and asked.applied and bool(self.put_backs))
         if phase == "failed" and not fails:
             yield "failed, and no run of it did"
