@@ -60,8 +60,11 @@ class RunSite(Protocol):
     async def stop(self, job_id: str, attempt: int, grace_s: float) -> None:
         """Begin to end a run. RunEnded comes once nothing of it is alive, also for a run that never was."""
 
-    def newest(self, job_id: str) -> int:
-        """The last attempt of a job that may be alive there, as far as the site was seen; 0 if none may."""
+    def newest(self, job_id: str) -> int | None:
+        """The last attempt of a job that may be alive there, as far as the site was seen; 0 if none may.
+
+        None: it was not listed yet, and may have runs that the store does not know.
+        """
 
     async def watch(self, report: Report) -> None:
         """List the site, then watch it, until cancelled.
@@ -105,6 +108,9 @@ class AdoptionPort(Protocol):
 
     def living(self, job_id: str) -> JobRecord | None:
         """The same of a job that is not over, from memory."""
+
+    def may_lack_runs(self) -> bool:
+        """Whether the store was put back from a backup: there may be runs that it does not know."""
 
     def past(self, job_id: str) -> JobRecord | None:
         """When, where and how a job ended whose record is kept no longer; None of any other."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from starburst.app.daemon.performer import CALL_TIMEOUT_S, TRIES, Performer
+from starburst.app.daemon.performer import CALL_TIMEOUT_S, LATER_S, TRIES, Performer
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.core.model.actions import Action, LaunchInstance, Slot, StartRun, StopRun, TerminateInstance
 from starburst.core.model.events import Event, InstanceGone, RunEnd, RunEnded, RunStalled
@@ -294,6 +294,41 @@ def test_a_run_that_only_a_later_store_knew_ends_before_its_job_starts(
         assert isinstance(told, RunStalled)
         assert (told.job_id, told.attempt) == ("a", asked.attempt)
         assert told.why.startswith(f"its run {lives.attempt} in the {lives.site.value}, ")
+
+    run(main())
+
+
+class Unlisted(FakeSite):
+    """It may have runs that the store does not know, for a minute."""
+
+    until = 0.0
+
+    def newest(self, job_id: str) -> int | None:  # type: ignore[override]
+        return super().newest(job_id) if wall() >= self.until else None
+
+
+def test_a_start_waits_until_what_the_store_may_not_know_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(Unlisted, "until", wall() + 60.0)
+        bench = Bench(sites=Unlisted)
+        await bench.perform(start())
+        assert Unlisted.until <= wall() < Unlisted.until + 2 * LATER_S
+        assert bench.cluster.calls == ["start a/1"]
+        (told,) = bench.reports
+        assert isinstance(told, RunStalled)
+        assert "not listed yet" in told.why
+
+    run(main())
+
+
+def test_one_that_is_to_stop_meanwhile_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(Unlisted, "until", wall() + 60.0)
+        bench = Bench(sites=Unlisted)
+        await bench.perform(start(), stop())
+        assert wall() < Unlisted.until
+        assert bench.cluster.calls == ["stop a/1"]
+        assert bench.done == ["start/a/1", "stop/a/1"]
 
     run(main())
 

@@ -14,7 +14,7 @@ from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Phase, Site
 from starburst.store.store import Store
 from starburst.store.upkeep.backup import stage
-from starburst.store.upkeep.restored import owed_actions
+from starburst.store.upkeep.restored import owed_actions, was_put_back
 from tests.store.samples import NODE, started, step, submission
 
 pytestmark = pytest.mark.sqlite  # the copy is a file, and is opened where it lies
@@ -60,6 +60,7 @@ def test_no_later_restart_makes_a_start_before_the_sites_are_listed_either(path:
     """It waits for the end of a later run, which only a listing shows; the scheduler is killed meanwhile."""
     owing_two_starts(path)
     with Store.open(stage(path, path)) as store:
+        assert was_put_back(store)
         scheduler = resume(Settings(), store)
         store.commit(step(scheduler, [NodesChanged((NODE,)), *listed()], 5.0))
         assert [action.key for action in store.pending_actions()] == ["start/a/2", "start/b/2"]
@@ -69,4 +70,5 @@ def test_no_later_restart_makes_a_start_before_the_sites_are_listed_either(path:
 def test_a_store_that_was_not_put_back_owes_its_starts_after_a_restart(path: Path) -> None:
     owing_two_starts(path)
     with Store.open(path) as store:
+        assert not was_put_back(store)
         assert [action.key for action in owed_actions(store)] == ["start/a/1", "start/b/1"]

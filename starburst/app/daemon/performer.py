@@ -40,6 +40,10 @@ TRIES = 5
 LATER_S = 2.0
 LATER = "its run {attempt} in the {site}, which the store does not know as a backup was put back, ends first"
 
+UNLISTED = (
+    "the cluster was not listed yet, and may have a run that the store does not know: a backup was put back"
+)
+
 #: Errors that concern one action only; any other error counts as an outage of the site.
 OWN_ERRORS = (LookupError, RuntimeError, TypeError, ValueError)
 
@@ -158,9 +162,12 @@ class Performer:
 
         A store that was put back to a backup has not seen where the job went since.
         """
+        if not await self._is_listed(start, tried):
+            self._over.add(start.key)
+            return
         for site in Site:
             first, ending = start.attempt + (site is start.site), 0
-            while (attempt := self._site(site).newest(start.job_id)) >= first:
+            while (attempt := self._site(site).newest(start.job_id)) is not None and attempt >= first:
                 tried.set()
                 if attempt != ending:
                     ending, grace_s = attempt, await self._grace_s(start.job_id)
@@ -169,6 +176,19 @@ class Performer:
                     self._report(RunStalled(start.job_id, start.attempt, why))
                     await self._try(StopRun(start.job_id, attempt, site, grace_s), None)
                 await asyncio.sleep(LATER_S)
+
+    async def _is_listed(self, start: StartRun, tried: asyncio.Event) -> bool:
+        """Wait until the sites tell of runs that the store may not know; false if it is to stop by then."""
+        told = False
+        while any(self._site(site).newest(start.job_id) is None for site in Site):
+            tried.set()
+            if self._last.get(start.job_id) is not asyncio.current_task():
+                return False
+            if not told:
+                self._report(RunStalled(start.job_id, start.attempt, UNLISTED))
+                told = True
+            await asyncio.sleep(LATER_S)
+        return True
 
     async def _grace_s(self, job_id: str) -> float:
         try:

@@ -13,6 +13,7 @@ from starburst.store.errors import DuplicateJobError
 from starburst.store.listings import queries
 from starburst.store.quota import Quota, QuotaError
 from starburst.store.store import Store
+from starburst.store.upkeep.restored import was_put_back
 
 
 class JobIntake(AdoptionPort):
@@ -26,6 +27,7 @@ class JobIntake(AdoptionPort):
         self._store = store
         self._intake = intake
         self._scheduler = scheduler
+        self._was_put_back = was_put_back(store)
 
     def submission(self, job_id: str) -> Submission | None:
         """The submission with this id."""
@@ -43,6 +45,10 @@ class JobIntake(AdoptionPort):
         """The record of a job that is not over."""
         found = self._scheduler.state.jobs.get(job_id)
         return None if found is None or found.phase.is_end else found
+
+    def may_lack_runs(self) -> bool:
+        """Whether the store was put back."""
+        return self._was_put_back
 
     def past(self, job_id: str) -> JobRecord | None:
         """When, where and how a job ended that is rolled up."""

@@ -77,6 +77,7 @@ class KubernetesCluster:
         self._registry = RunRegistry(identity, self._restarts, self._end_times)
         self._writer = ObjectWriter(desk, self._registry, options, self._tell, self._follow)
         self._watcher: ClusterWatcher | None = None
+        self._listed = False
         #: Namespaces in which runs were started by this process.
         self._namespaces: set[str] = set()
         #: The reasons of placements whose runs have not been started yet, by job.
@@ -87,6 +88,7 @@ class KubernetesCluster:
 
     def _told_by_watch(self, event: Event) -> None:
         if isinstance(event, SiteSynced):
+            self._listed = True
             for end in self._registry.vanished(event.known):
                 self._report(end)
         self._report(event)
@@ -141,6 +143,7 @@ class KubernetesCluster:
             report(event)
         self._early.clear()
         api, features = await self._reached()
+        self._listed = False
         self._registry.begin_anew()  # a shortage may have ended an earlier watch, which saw what is gone now
         recorder = Recorder(api, COMPONENT)
         status_writer = StatusWriter(api, features, self._desk, self._registry, recorder)
@@ -194,8 +197,10 @@ class KubernetesCluster:
             await api.close()
             self._connecting = None
 
-    def newest(self, job_id: str) -> int:
+    def newest(self, job_id: str) -> int | None:
         """See `RunSite`. Before the first listing nothing was seen."""
+        if not self._listed and self._desk.may_lack_runs():
+            return None
         return self._registry.newest(job_id)
 
     def nudge(self) -> None:

@@ -20,13 +20,18 @@ def note_restored(store: Store) -> None:
     _leave_out_starts(store)
 
 
+def was_put_back(store: Store) -> bool:
+    """Whether a store took another one's place once."""
+    return store.fact(FACT) is not None
+
+
 def owed_actions(store: Store) -> list[Action]:
     """The actions that a scheduler performs when it starts, in order.
 
     In a store that was put back they have no starts: a later run of the job may be alive, at a site that was
     not listed yet. The scheduler finds the runs that began all the same, and requeues the jobs of the others.
     """
-    if store.fact(FACT):
+    if was_put_back(store):
         _leave_out_starts(store)
     return store.pending_actions()
 

@@ -11,10 +11,17 @@ from typing import Any
 import pytest
 
 from starburst.clouds.sky.journal import FileJournal
-from starburst.core.model.events import InstanceFailed, InstanceReady, RunEnd, RunEnded
-from tests.app.virtual import run
+from starburst.core.model.events import (
+    InstanceFailed,
+    InstanceGone,
+    InstanceReady,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+)
+from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
-from tests.clouds.sky.life import OFFER, Life, of, ready, run_of
+from tests.clouds.sky.life import OFFER, SPOT, Life, of, ready, run_of
 
 
 @contextmanager
@@ -56,24 +63,62 @@ def test_a_failed_launch_is_told_once_that_is_noted(tmp_path: Path) -> None:
 
     async def main() -> None:
         sky = FakeSky(tmp_path / "sky", sold_out={"p3.8xlarge"})
-        with full_for(lambda _key, value: value.get("failed")):
-            life = Life(sky, tmp_path / "home")
-            await life.cloud.launch("i-1", OFFER)
-            for _ in range(3):
-                with pytest.raises(OSError, match="No space"):
-                    await life.cloud.watch(life.report)
-            assert not life.of(InstanceFailed)
-        watch = asyncio.create_task(life.cloud.watch(life.report))
-        while not life.of(InstanceFailed):
-            await asyncio.sleep(0.5)
-        watch.cancel()
-        await asyncio.wait([watch])
+        async with Life(sky, tmp_path / "home") as life:
+            with full_for(lambda _key, value: value.get("failed")):
+                await life.cloud.launch("i-1", OFFER)
+                await asyncio.sleep(120)
+                assert not life.of(InstanceFailed)
+            assert (await life.heard(InstanceFailed)).sold_out
         sky.sold_out.clear()
         sky.requests.clear()
         async with Life(sky, tmp_path / "home") as life:
             await life.heard(InstanceFailed)
             await asyncio.sleep(200)
         assert not sky.vms
+
+    run(main())
+
+
+def test_what_a_full_disk_does_not_note_holds_up_no_other_machine(tmp_path: Path) -> None:
+    """Neither an end that cannot be noted, nor a run that cannot be given up."""
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home") as life:
+            await ready(life)
+            await ready(life, "i-2", SPOT)
+            await life.cloud.start(run_of("a", 5_000.0))
+            await life.heard(RunStarted, lambda event: event.job_id == "a")
+            await life.cloud.start(run_of("b", 50.0))
+            sky.vms[0].refuses = "no container engine"
+            with full_for(lambda key, _value: key.startswith(("machine/i-2", "run/b"))):
+                sky.vms[1].ended_at = wall()
+                for _ in range(20):
+                    await life.cloud.renew(["i-1"])
+                    await asyncio.sleep(30)
+                assert not life.of(InstanceGone)
+                assert sky.vms[0].lease_until > wall() + 600
+            assert (await life.heard(InstanceGone)).preempted
+
+    run(main())
+
+
+def test_a_lease_is_renewed_after_a_restart_though_nothing_can_be_noted(tmp_path: Path) -> None:
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home") as life:
+            await ready(life)
+            await life.cloud.start(run_of("a", 5_000.0))
+            await life.cloud.start(run_of("b", 5_000.0))
+            await asyncio.sleep(30)
+        (vm,) = sky.vms
+        del vm.tasks["a/1/0"]  # of which there is something to note at each exchange
+        with full_for(lambda *_: True):
+            async with Life(sky, tmp_path / "home") as life:
+                for _ in range(30):
+                    await life.cloud.renew(["i-1"])
+                    await asyncio.sleep(20)
+                assert vm.lease_until > wall() + 600
 
     run(main())
 

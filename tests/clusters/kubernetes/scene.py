@@ -46,6 +46,7 @@ class FakeDesk:
         #: Jobs that are rolled up, and what is left of those that had a record.
         self.over: set[str] = set()
         self.history: dict[str, JobRecord] = {}
+        self.put_back = False
         #: Records asked for, one by one.
         self.asked: list[str] = []
 
@@ -63,6 +64,9 @@ class FakeDesk:
     def living(self, job_id: str) -> JobRecord | None:
         found = self.records.get(job_id)
         return None if found is None or found.phase.is_end else found
+
+    def may_lack_runs(self) -> bool:
+        return self.put_back
 
     def past(self, job_id: str) -> JobRecord | None:
         return self.history.get(job_id)

@@ -57,6 +57,21 @@ def test_a_run_whose_end_was_not_heard_of_is_not_made_a_second_time(tmp_path: Pa
     play(tmp_path, act)
 
 
+def test_what_lives_there_is_not_known_before_the_first_listing(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.submit(args=("600", "0"))
+        await scene.start("a", "n0")
+        await scene.until(scene.running)
+        await scene.die()
+        assert scene.cluster.newest("a") == 0, "of a store that knows all of its runs"
+        scene.desk.put_back = True
+        assert scene.cluster.newest("a") is None
+        await scene.watch()
+        assert scene.cluster.newest("a") == 1
+
+    play(tmp_path, act)
+
+
 async def sent_away_and_forgotten(scene: Scene) -> str:
     """A Job was adopted and sent to the cloud; the store that comes back has none of it."""
     job_id = await scene.adopt()

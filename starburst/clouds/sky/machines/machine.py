@@ -24,6 +24,7 @@ from starburst.clouds.sky.access.ports import (
 )
 from starburst.clouds.sky.agent.protocol import ExchangeRequest
 from starburst.clouds.sky.context import SkyContext
+from starburst.clouds.sky.machines.end_note import is_noted
 from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from starburst.clouds.sky.machines.fitness import Fitness
 from starburst.core.model.events import (
@@ -74,6 +75,7 @@ class RentedMachine:
     kept_at: float = field(default=0.0, init=False)
     #: That its cloud does not describe it is in the log.
     unnamed: bool = field(default=False, init=False)
+    end_is_noted: bool = field(default=True, init=False)
     #: Host name and address in its network of each node that has answered.
     hosts: dict[int, tuple[str, str]] = field(default_factory=dict, init=False)
     #: What holds up its launch, as last reported, "" if nothing; None: not reported by this process.
@@ -111,8 +113,7 @@ class RentedMachine:
     @property
     def nodes(self) -> list[int]:
         """Its machines, without those that it lost; 0 is SkyPilot's head."""
-        lost = self.entry.lost
-        return [node for node in range(self.entry.nodes) if node not in lost]
+        return [node for node in range(self.entry.nodes) if node not in self.entry.lost]
 
     def access(self, node: int = 0) -> Access:
         """How to log in to a node.
@@ -349,10 +350,11 @@ class RentedMachine:
 
     def gone(self) -> None:
         """Its cloud has it no more. A spot machine whose end was not requested was preempted."""
-        entry, ended_at = self.entry, self._over_at()
-        launched_at = ended_at if entry.launched_at is None else entry.launched_at
-        preempted = entry.spot and (entry.node_lost or not entry.ending)
-        self._close(ended_at=ended_at, launched_at=launched_at, preempted=preempted)
+        entry = self.entry
+        entry.ended_at = self._over_at()
+        entry.preempted = entry.spot and (entry.node_lost or not entry.ending)
+        entry.launched_at = entry.ended_at if entry.launched_at is None else entry.launched_at
+        self._close()
 
     def lost_node(self) -> None:
         """One of its machines is gone, and its cloud does not say that others run: all are ended.
@@ -366,13 +368,16 @@ class RentedMachine:
 
     def failed(self, message: str, *, sold_out: bool) -> None:
         """Its launch failed and has left nothing in the cloud."""
-        self._close(failed=message, sold_out=sold_out, ended_at=self._over_at())
+        self.entry.failed, self.entry.sold_out, self.entry.ended_at = message, sold_out, self._over_at()
+        self._close()
 
     def report_state(self) -> None:
         """Report that it takes runs, ends or is over, and what it lost; nothing while it comes up."""
         if self.entry.lost:
             self.context.report(self.entry.lost_event())
         if self.entry.is_over:
+            if not is_noted(self):
+                return
             for node in self.nodes:
                 self.context.transport.forget(self.node_name(node))
             self.context.report(self.entry.end_event())
@@ -381,12 +386,8 @@ class RentedMachine:
         elif self.entry.ready:  # perhaps unasked, and not told before a crash
             self.context.report(InstanceUnreachable(self.id, "it is being ended"))
 
-    def _close(self, **over: Any) -> None:
-        """Journal that it is over, then tell it: what a full disk did not take is not so here either."""
-        save_machine(self.context.journal, replace(self.entry, **over))
-        for name, value in over.items():
-            setattr(self.entry, name, value)
-        self.answers, self.renewal_due = None, False
+    def _close(self) -> None:
+        self.answers, self.renewal_due, self.end_is_noted = None, False, False
         self.report_state()
         self.turn.ring()
         self.wake.ring()

@@ -6,6 +6,8 @@ no instance in the cloud. Every step may be repeated, so the loop begins anew af
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import structlog
 
 from starburst.aio import Backoff
@@ -53,7 +55,8 @@ async def _take_down(machine: RentedMachine, status: ClusterStatus) -> None:
     if not machine.entry.is_over:
         machine.first_listed(status)
     machine.entry.down = await machine.context.sky.down(status.name)
-    machine.save()
+    with suppress(OSError):  # a full disk holds up no end: after a restart it is asked for again
+        machine.save()
     await _await_down(machine)
 
 
@@ -72,7 +75,8 @@ async def _await_down(machine: RentedMachine) -> None:
         raise
     entry.down, entry.taken_down = None, True
     entry.down_at = None if finished_at is None else machine.since_asked(finished_at)
-    machine.save()
+    with suppress(OSError):
+        machine.save()
 
 
 async def _nothing_left(machine: RentedMachine, observer: CloudObserver) -> bool:

@@ -109,6 +109,8 @@ class Exchanges:
             "hear": {name: known for name, known in hear.items() if name in tasks},
         }
         answer = parse_exchange(await machine.call("exchange", ask, node), tasks)
+        if len(machine.nodes) == 1:
+            machine.heard()  # also if what it says cannot be noted: its lease is renewed by the next one
         machine.hosts[node] = answer.host, answer.address
         machine.note_together(answer.together, node)
         if node == machine.nodes[0]:
@@ -160,17 +162,28 @@ class Exchanges:
         try:
             await table.checkpoints.supply(entry.job, machine, rank.node, rank.spec["checkpoints"])
             machine.fitness.took(name)
-            rank.supplied = True
-            table.save(entry)
+            await self._note_supplied(entry, rank)
         except UnsafeError as error:
             table.give_up(entry, str(error))
         except (SkyError, OSError) as error:
-            rank.supplied = False  # else it begins, and after a restart they replace what it has saved
             log.warning("checkpoints-not-there", cluster=machine.cluster, job=entry.job, error=str(error))
             if not isinstance(error, (LocalError, OSError)):
                 why = f"checkpoints cannot be brought there: {error}"
                 machine.fitness.refused(name, why, self._context.clock.wall())
             await asyncio.sleep(RETRY_S)
+
+    async def _note_supplied(self, entry: RunEntry, rank: RankEntry) -> None:
+        """Journal that a task has its checkpoints, before it begins: else they were copied again after a
+        restart, over what it has saved.
+        """
+        while not (rank.supplied or rank.over):
+            rank.supplied = True
+            try:
+                self.table.save(entry)
+            except OSError as error:
+                rank.supplied = False
+                log.warning("checkpoints-not-noted", job=entry.job, error=str(error))
+                await asyncio.sleep(RETRY_S)
 
     def _judge(self, machine: RentedMachine, states: Mapping[str, TaskState], tasks: MachineTasks) -> None:
         """Record which tasks the machine refuses to start.

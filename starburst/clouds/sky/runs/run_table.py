@@ -127,18 +127,17 @@ class RunTable:
             self._runs.pop(entry.key, None)
 
     def give_up(self, entry: RunEntry, why: str, end: RunEnd = RunEnd.REFUSED) -> None:
-        """End a run that cannot go on, unless it is to end already.
+        """End a run that cannot go on, unless it is to end already; what a full disk does not note is not so.
 
-        Raises:
-            OSError: that is not journaled, and nothing is ended: nobody asks again after a restart.
+        Whoever asked does again by the next exchange: after a restart nobody would know why it ended.
         """
         if entry.stop is None and entry.end is None:
             home_by = entry.home_by
             try:
                 self._request_stop(entry, self._stop(end, why, 0.0))
-            except OSError:
+            except OSError as error:
                 entry.stop, entry.home_by = None, home_by
-                raise
+                log.error("end-not-noted", job=entry.job, why=why, error=str(error))
 
     def _stop(self, end: RunEnd, message: str, grace_s: float) -> dict[str, Any]:
         return {"end": end.value, "message": message, "grace_s": grace_s, "at": self._context.clock.wall()}
