@@ -325,6 +325,7 @@ def test_one_that_is_to_stop_meanwhile_is_not_made(monkeypatch: pytest.MonkeyPat
     async def main() -> None:
         monkeypatch.setattr(Unlisted, "until", wall() + 60.0)
         bench = Bench(sites=Unlisted)
+        bench.performer.owe([start(), stop()])
         await bench.perform(start(), stop())
         assert wall() < Unlisted.until
         assert bench.cluster.calls == ["stop a/1"]

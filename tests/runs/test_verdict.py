@@ -27,6 +27,10 @@ BY_STOP = an_exit(143, 21, exits.STOP)
         pytest.param([an_exit(0, 9), BY_STOP], ASKED, RunEnd.STOPPED, 143, id="stopped"),
         pytest.param([an_exit(0, 21, exits.STOP)], ASKED, RunEnd.STOPPED, 0, id="stopped in good order"),
         pytest.param([an_exit(0, 9)], ASKED, RunEnd.EXITED, 0, id="over before the stop"),
+        pytest.param([an_exit(0, 9), BY_STOP], None, RunEnd.LOST, None, id="stopped, and nobody knows why"),
+        pytest.param(
+            [an_exit(0, 9, exits.STOP)], None, RunEnd.LOST, None, id="in good order, nobody knows why"
+        ),
         pytest.param([an_exit(1, 9), BY_STOP], ASKED, RunEnd.EXITED, 1, id="failed before the stop"),
         pytest.param([an_exit(1, 21), BY_STOP], ASKED, RunEnd.STOPPED, 143, id="failed because of the stop"),
         pytest.param([KILLED, an_exit(143, 11, exits.STOP)], None, RunEnd.LOST, None, id="a shim killed"),

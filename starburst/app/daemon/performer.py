@@ -39,7 +39,6 @@ TRIES = 5
 #: Between two looks at a run that has to end first, wall seconds.
 LATER_S = 2.0
 LATER = "its run {attempt} in the {site}, which the store does not know as a backup was put back, ends first"
-
 UNLISTED = (
     "the cluster was not listed yet, and may have a run that the store does not know: a backup was put back"
 )
@@ -182,7 +181,7 @@ class Performer:
         told = False
         while any(self._site(site).newest(start.job_id) is None for site in Site):
             tried.set()
-            if self._last.get(start.job_id) is not asyncio.current_task():
+            if f"stop/{start.job_id}/{start.attempt}" in self._owed:
                 return False
             if not told:
                 self._report(RunStalled(start.job_id, start.attempt, UNLISTED))
