@@ -328,8 +328,7 @@ def test_one_that_is_to_stop_meanwhile_is_not_made(monkeypatch: pytest.MonkeyPat
         bench.performer.owe([start(), stop()])
         await bench.perform(start(), stop())
         assert wall() < Unlisted.until
-        assert bench.cluster.calls == ["stop a/1"]
-        assert bench.done == ["start/a/1", "stop/a/1"]
+        assert (bench.cluster.calls, bench.done) == (["stop a/1"], ["start/a/1", "stop/a/1"])
 
     run(main())
 
