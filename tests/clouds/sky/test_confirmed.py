@@ -301,4 +301,4 @@ def test_a_mount_that_hangs_hangs_nobody_else(mounted: Mounted, monkeypatch: pyt
     while_it_forgets(monkeypatch, lambda: stuck.open("rb").read())
     since = time.monotonic()
     assert mounted.confirm(0.2) == {"left": "the bucket has not answered for 0.2 s", "busy": False}
-    assert time.monotonic() - since < 10.0
+    assert time.monotonic() - since < 60

@@ -311,7 +311,7 @@ def test_a_task_that_is_told_to_end_during_its_pull_ends_it(task: ContainerTask)
     absent(task, "sleep 60")
     before = time.monotonic()
     assert task.run(Told(3)) == 143
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 40
     assert not any(call[0] == "create" for call in task.engine.said)
 
 
