@@ -5,6 +5,7 @@ Questions are answered here, from the store that both share.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
 import httpx
@@ -16,13 +17,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from starburst.store.errors import StoreError
 from starburst.store.leader import LeaderRecord, leader_record
-from starburst.store.report_tokens import REPORT_PREFIX
-from starburst.web.auth import SAFE, Authenticator, bearer_of
+from starburst.web.auth import Authenticator
 from starburst.web.context import AppContext
 from starburst.web.errors import RETRY_S, HttpError, answer, unavailable
 
 log = structlog.get_logger()
 
+#: Methods that change something.
+CHANGES = ("POST", "PUT")
+#: Path of a run's report, which has a token of its own.
+REPORT = re.compile("/api/v1/jobs/([^/]+)/attempts/[^/]+/progress")
 #: Sessions are of the replica that began them.
 OWN = ("/login", "/logout")
 #: Marks a request that a replica has passed on; it is not passed on twice.
@@ -37,7 +41,7 @@ NOBODY = "no starburst leads now; one that stands by takes over within 15 s: ask
 
 
 class ForwardToLeader:
-    """Passes requests other than questions on to the leader while this replica stands by."""
+    """Passes requests that change something on to the leader while this replica stands by."""
 
     def __init__(self, app: ASGIApp, app_context: AppContext, authenticator: Authenticator) -> None:
         self._app = app
@@ -45,8 +49,8 @@ class ForwardToLeader:
         self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asks = scope["type"] != "http" or scope["method"] in SAFE or scope["path"] in OWN
-        response = None if asks else await self._elsewhere(Request(scope, receive))
+        changes = scope["type"] == "http" and scope["method"] in CHANGES and scope["path"] not in OWN
+        response = await self._elsewhere(Request(scope, receive)) if changes else None
         await (self._app if response is None else response)(scope, receive, send)
 
     async def _elsewhere(self, request: Request) -> Response | None:
@@ -73,12 +77,31 @@ class ForwardToLeader:
         Raises:
             HttpError: the sender may not.
         """
-        if not bearer_of(request).startswith(REPORT_PREFIX):  # which the leader checks against its job
+        report = REPORT.fullmatch(request.scope["path"])
+        if report is None:
             self._authenticator.authenticate(request)
+        else:
+            self._authenticator.authenticate_report(request, report[1])
+
+
+def _leaders(record: LeaderRecord, request: Request) -> httpx.URL:
+    """The URL of a request at the leader, whatever the sender takes for a path.
+
+    Raises:
+        httpx.InvalidURL: it is none.
+    """
+    path: bytes = request.scope["raw_path"]
+    if not path.startswith(b"/"):  # `@host/…` behind an address would name another host
+        raise httpx.InvalidURL("the path of a request begins with /")
+    query = request.scope["query_string"]
+    return httpx.URL(record.address).copy_with(raw_path=path + (b"?" + query if query else b""))
 
 
 async def _ask(record: LeaderRecord, request: Request, replica: str) -> Response:
-    url = f"{record.address}{request.scope['raw_path'].decode('ascii', 'replace')}"
+    try:
+        url = _leaders(record, request)
+    except (httpx.InvalidURL, UnicodeDecodeError) as error:
+        return answer(400, f"the address is malformed: {error}")
     headers = {name: request.headers[name] for name in ASKED if name in request.headers}
     limits = httpx.Timeout(READ_S, connect=CONNECT_S)
     try:
@@ -86,7 +109,6 @@ async def _ask(record: LeaderRecord, request: Request, replica: str) -> Response
             said = await client.request(
                 request.method,
                 url,
-                params=request.scope["query_string"],
                 headers={**headers, FORWARDED: replica.encode("ascii", "replace").decode()},
                 content=_body(request),
             )

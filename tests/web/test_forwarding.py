@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,6 +20,8 @@ from starburst.store.report_tokens import make_report_key, report_token
 from starburst.web.app import make_app
 from starburst.web.context import AppContext
 from starburst.web.forwarding import FORWARDED, ForwardToLeader
+from starburst.web.serving.listen import listening
+from starburst.web.serving.server import serving
 
 CANCEL = "/api/v1/jobs/train-44444/cancel?now=true"
 
@@ -159,6 +162,36 @@ def test_a_run_reports_through_any_replica(
     headers = {"Authorization": f"Bearer {secret}"}
     assert standby.put(path, json={"done": 1}, headers=headers).status_code == 201
     assert other.asked[0][2]["authorization"] == f"Bearer {secret}"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs/other-1/attempts/1/progress", CANCEL])
+def test_the_token_of_a_run_is_good_for_reports_on_its_job_only(
+    standby: TestClient, app_context: AppContext, other: Leader, path: str
+) -> None:
+    secret = report_token(make_report_key(app_context.store), "train-44444")
+    assert standby.put(path, headers={"Authorization": f"Bearer {secret}"}).status_code == 401
+    assert standby.post(path, headers={"Authorization": "Bearer starburst_report_x"}).status_code == 401
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("target", ["@{there}/secret", "http://{there}/secret", "{there}/secret", "/a%ff#x"])
+@pytest.mark.parametrize("method", ["POST", "post", "get", "DELETE"])
+def test_no_address_leads_elsewhere(
+    app_context: AppContext, token: Callable[..., str], other: Leader, target: str, method: str
+) -> None:
+    """Over a socket: a client would write such lines differently, and the server takes them as they are."""
+    leader.take(app_context.store, None, LeaderClaim("b", "http://127.0.0.1:9"))
+    object.__setattr__(app_context, "replica", "a")
+    settings = HttpConfig(port=0)
+    where = target.format(there=other.url.removeprefix("http://"))
+    with listening(settings) as sock, serving(app_context, settings, sock):
+        assert sock is not None
+        with socket.create_connection(sock.getsockname()[:2], timeout=20) as line:
+            asked = (f"{method} {where} HTTP/1.1", "Host: a", f"Authorization: Bearer {token('admin')}")
+            line.sendall("\r\n".join((*asked, "Content-Length: 0", "", "")).encode())
+            status = int(line.recv(4096).split()[1])
+    assert status in (400, 404, 405, 503)
+    assert other.asked == []
 
 
 def test_pages_metrics_and_the_summary_say_which_replica_leads(standby: TestClient) -> None:
