@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from starburst.domain.cron_timing import CronTiming
 from starburst.domain.job import Submission
@@ -49,30 +49,29 @@ class CronJob:
         return max(self.created_at, self.last_tick or self.created_at)
 
 
-def put(store: Store, submissions: Sequence[Submission], now_wall: float) -> list[CronJob]:
-    """Store CronJobs, all or none, and return them as stored.
+def put(conn: Connection, submissions: Sequence[Submission], now_wall: float) -> list[CronJob]:
+    """Store CronJobs and return them as stored.
 
     One of the same user and name is replaced: its id, its jobs and its ticks so far stay. What a changed
     schedule would have ticked before now is not made up for.
     """
-    ids = []
-    with store.write() as conn:
-        for item in submissions:
-            job, timing = item.job, item.timing
-            assert timing is not None  # else it is a job
-            of_name = cron_jobs.c.name == job.name, cron_jobs.c.user == job.user
-            there = conn.execute(select(cron_jobs).where(*of_name)).first()
-            said: dict[str, object] = {"queue": job.queue, "message": "", "body": codec.encode(item)}
-            if there is None:
-                new = {"id": job.id, "name": job.name, "user": job.user, "created_at": now_wall, "jobs": "[]"}
-                conn.execute(insert(cron_jobs), {**said, **new})
-            else:
-                if _stored(there).timing.schedule != timing.schedule:
-                    said["created_at"] = now_wall
-                conn.execute(update(cron_jobs).where(cron_jobs.c.id == there.id).values(said))
-            ids.append(job.id if there is None else there.id)
-    stored = {one.id: one for one in every(store)}
-    return [stored[cron_id] for cron_id in ids]
+    return [_put(conn, item, now_wall) for item in submissions]
+
+
+def _put(conn: Connection, item: Submission, now_wall: float) -> CronJob:
+    job, timing = item.job, item.timing
+    assert timing is not None  # else it is a job
+    of_name = select(cron_jobs).where(cron_jobs.c.name == job.name, cron_jobs.c.user == job.user)
+    there = conn.execute(of_name).first()
+    said: dict[str, object] = {"queue": job.queue, "message": "", "body": codec.encode(item)}
+    if there is None:
+        new = {"id": job.id, "name": job.name, "user": job.user, "created_at": now_wall, "jobs": "[]"}
+        conn.execute(insert(cron_jobs), {**said, **new})
+    else:
+        if _stored(there).timing.schedule != timing.schedule:
+            said["created_at"] = now_wall
+        conn.execute(update(cron_jobs).where(cron_jobs.c.id == there.id).values(said))
+    return _stored(conn.execute(of_name).one())
 
 
 def every(store: Store, queues: Sequence[str] | None = None) -> list[CronJob]:

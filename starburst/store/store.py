@@ -11,17 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Connection,
-    Engine,
-    bindparam,
-    delete,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Column, ColumnElement, Connection, Engine, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from starburst.aio import SerialThread
@@ -197,11 +187,20 @@ class Store:
             DuplicateJobError: an id is taken.
             QuotaError: more jobs would be pending than the quota allows.
         """
+        with self.submitting(submissions, now_wall, quota):
+            pass
+
+    @contextmanager
+    def submitting(
+        self, submissions: Sequence[Submission], now_wall: float, quota: Quota | None = None
+    ) -> Iterator[Connection]:
+        """As `submit`, with what the block writes in the same transaction."""
         try:
             with self.write() as conn:
                 user_requests.put(conn, submissions, now_wall)
                 if quota is not None:
                     quota.keep(conn, submissions)
+                yield conn
         except IntegrityError:
             with self.read() as conn:
                 raise DuplicateJobError(user_requests.id_twice(conn, submissions)) from None

@@ -86,8 +86,14 @@ def id_twice(conn: Connection, submissions: Sequence[Submission]) -> str:
 
 
 def note_entry(conn: Connection, job_id: str, by: str, now_wall: float) -> None:
-    """Store that `by` runs a command of their own beside a task of a job."""
-    many(conn, _insert, [rows.request("enter", job_id, now_wall, by)])
+    """Store that `by` runs a command of their own beside a task of a job, with whoever else does so before
+    the scheduler has taken that up.
+    """
+    noted = (requests.c.kind == "enter") & (requests.c.job_id == job_id)
+    names = [name for body in conn.scalars(select(requests.c.body).where(noted)) for name in body.split(", ")]
+    conn.execute(delete(requests).where(noted))  # a step that has read it takes up that row, not the next
+    everybody = ", ".join(dict.fromkeys([*names, by]))
+    many(conn, _insert, [rows.request("enter", job_id, now_wall, everybody)])
 
 
 def ask_edits(conn: Connection, job_ids: Sequence[str], edit: JobEdit, now_wall: float) -> None:

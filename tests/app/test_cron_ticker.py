@@ -12,6 +12,7 @@ import pytest
 from starburst.app.daemon.cron_ticker import LOOK_S, CronTicker
 from starburst.app.jobs import cron_jobs as steering
 from starburst.core.model.events import CancelRequested
+from starburst.domain.job import Submission
 from starburst.store import cron_jobs
 from starburst.store.cron_jobs import CronJob
 from starburst.store.listings import queries
@@ -57,10 +58,15 @@ def clock() -> Clock:
     return Clock()
 
 
+def put(store: Store, items: list[Submission], now: float) -> list[CronJob]:
+    with store.write() as conn:
+        return cron_jobs.put(conn, items, now)
+
+
 def cron_job(store: Store, clock: Clock, more: str = "", hints: str = "") -> CronJob:
     (item,) = read_firsts(TEXT.format(more=more, hints=hints), "test", suffix=lambda: "a1b2c")
     item = replace(item, job=replace(item.job, user="ada"))
-    return cron_jobs.put(store, [item], clock.now)[0]
+    return put(store, [item], clock.now)[0]
 
 
 def look(store: Store, clock: Clock, at_s: float, quota: Quota | None = None) -> float:
@@ -201,7 +207,7 @@ def test_a_zone_that_the_machine_knows_no_more_holds_up_no_other(store: Store, c
     one = cron_job(store, clock)
     lost = replace(one.timing.schedule, zone="Mars/Olympus")
     gone = replace(one.submission, job=replace(one.submission.job, name="gone", id="gone-b2c3d"))
-    cron_jobs.put(store, [replace(gone, timing=replace(one.timing, schedule=lost))], clock.now)
+    put(store, [replace(gone, timing=replace(one.timing, schedule=lost))], clock.now)
     look(store, clock, HOUR_S)
     assert asked(store) == [id_at(HOUR_S)]
     said = steering.explanation(cron_jobs.find(store, "gone"), clock.now)
@@ -214,9 +220,9 @@ def test_submitted_again_it_is_replaced_and_a_new_schedule_makes_up_for_nothing(
     first = cron_job(store, clock)
     clock.now = NOON + 1800
     (item,) = read_firsts(TEXT.format(more="", hints="").replace("0 *", "10 *"), "t", suffix=lambda: "zzzzz")
-    (second,) = cron_jobs.put(store, [replace(item, job=replace(item.job, user="ada"))], clock.now)
+    (second,) = put(store, [replace(item, job=replace(item.job, user="ada"))], clock.now)
     assert second.id == first.id
     look(store, clock, 1860)
     assert asked(store) == []
-    (others,) = cron_jobs.put(store, [replace(item, job=replace(item.job, user="bob"))], clock.now)
+    (others,) = put(store, [replace(item, job=replace(item.job, user="bob"))], clock.now)
     assert others.id == "report-zzzzz"

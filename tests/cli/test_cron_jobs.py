@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from starburst.store import cron_jobs
+from starburst.store.errors import DiskFullError
 from tests.cli.conftest import Cli
+from tests.cli.manifests import manifest
 from tests.cli.past import Past
 from translator.errors import ManifestErrors
 from translator.intake.texts import read_firsts
@@ -40,6 +42,24 @@ def test_the_life_of_a_cron_job(cli: Cli, past: Past) -> None:
 def test_where_a_job_is_asked_for_a_cron_job_is_told_apart(cli: Cli, past: Past) -> None:
     told = cli("logs", "cronjob/retrain")
     assert told.err.startswith("error: cronjob/retrain: is a CronJob; name one of its jobs")
+
+
+def test_jobs_and_cron_jobs_of_a_file_are_stored_together_or_not_at_all(
+    cli: Cli, past: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else who submits the file again has its jobs twice."""
+    file = tmp_path / "both.yaml"
+    file.write_text(f"{manifest('once', 'true')}\n---\n{EXAMPLE.read_text()}")
+
+    def put(*_: object) -> None:
+        raise DiskFullError("starburst.db")
+
+    with monkeypatch.context() as full:
+        full.setattr(cron_jobs, "put", put)
+        assert cli("submit", file).code == 2
+    assert (past.store.requests(9), cron_jobs.every(past.store)) == ([], [])
+    assert cli("submit", file).code == 0
+    assert len(past.store.requests(9)) == len(cron_jobs.every(past.store)) == 1
 
 
 def test_a_dry_run_says_what_the_job_of_a_tick_would_do(cli: Cli, past: Past) -> None:

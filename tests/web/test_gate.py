@@ -13,12 +13,13 @@ from starburst.app.config import parse_config
 from starburst.app.config.http import HttpConfig
 from starburst.domain.job import OWNER
 from starburst.store import tokens
-from starburst.store.listings import queries
+from starburst.store.listings import pages, queries
+from starburst.store.upkeep.rollup import roll_up
 from starburst.web.app import make_app
 from starburst.web.context import AppContext
 from starburst.web.dependencies import unscoped_viewer
 from tests.cli.manifests import manifest
-from tests.cli.past import Past
+from tests.cli.past import NOON, Past
 from tests.web.conftest import HERE, Ask, TestClient, Time
 from tests.web.test_api import ids, refused
 
@@ -99,6 +100,18 @@ def test_a_token_for_a_queue_sees_only_its_jobs(ask: Ask, token: Make, past: Pas
         (bill,) = ask("GET", f"/cost?by={by}", mine).json()
         assert (bill[by], bill["cost_usd"], bill["running_usd"]) == (name, 2.04, 0.0)
     refused(ask("GET", "/cost?by=day", mine), 403)
+
+
+def test_what_ended_long_ago_is_in_the_bill_of_its_queue_and_hidden_from_others(
+    ask: Ask, token: Make, past: Past
+) -> None:
+    mine, theirs = token("admin", "papers"), ["other"]
+    bill = ask("GET", "/cost?by=job", mine).json()
+    assert sum(roll_up(past.store, NOON, NOON)) > 0
+    assert ask("GET", "/cost?by=job", mine).json() == bill
+    assert [row["job"] for row in bill] == ["bad-22222"]
+    assert pages.elsewhere(past.store, ["bad-22222", "word"], theirs) == {"bad-22222"}
+    assert pages.elsewhere(past.store, ["bad-22222", "word"], ["papers"]) == set()
 
 
 def test_a_token_for_a_queue_touches_only_its_jobs(ask: Ask, token: Make, past: Past) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone, tzinfo
 from functools import partial
 
+from sqlalchemy import Connection
+
 from starburst.app.jobs.job_keys import Keys
 from starburst.app.times import iso
 from starburst.domain.cron_schedule import ScheduleError, zone_of
@@ -20,10 +22,9 @@ from starburst.store.store import Store
 KIND = "cronjob"
 
 
-def add(store: Store, submissions: Sequence[Submission]) -> list[Keys]:
-    """Store CronJobs, all or none; `id`, `name` and `notes` of each, its `kind`, and when it ticks next."""
-    now = time.time()
-    stored = cron_jobs.put(store, submissions, now)
+def add(conn: Connection, submissions: Sequence[Submission], now: float) -> list[Keys]:
+    """Store CronJobs; `id`, `name` and `notes` of each, its `kind`, and when it ticks next."""
+    stored = cron_jobs.put(conn, submissions, now)
     return [_added(one, item, now) for one, item in zip(stored, submissions, strict=True)]
 
 

@@ -194,9 +194,10 @@ def submit(
     once = [item for item in submissions if item.timing is None]
     again = [item for item in submissions if item.timing is not None]
     _refuse_twins(again)
-    store.submit(once, time.time(), config.limits.quota(config.queues))
-    rows = [row for item in once for row in _answers(item)]
-    return [*rows, *cron_jobs.add(store, again)] if again else rows
+    now = time.time()
+    with store.submitting(once, now, config.limits.quota(config.queues)) as conn:
+        added = cron_jobs.add(conn, again, now)
+    return [*(row for item in once for row in _answers(item)), *added]
 
 
 def _answers(item: Submission) -> list[Keys]:

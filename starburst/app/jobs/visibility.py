@@ -1,8 +1,8 @@
 """Masks ids of jobs outside a reader's scope in answers.
 
 The decision log names other jobs, for example those that were passed or that share a machine. Each answer
-is searched for ids of other queues' jobs before it is sent. Jobs are never deleted from the store, so every
-id is known there.
+is searched for ids of other queues' jobs before it is sent. The store keeps the id of every job, of
+those that ended long ago in its history.
 """
 
 from __future__ import annotations

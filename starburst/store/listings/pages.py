@@ -147,12 +147,27 @@ def among(store: Store, job_ids: Collection[str], queues: QueueScope) -> set[str
     return found
 
 
+def owners(store: Store, job_ids: Collection[str]) -> dict[str, tuple[str, str]]:
+    """User and queue of each job that was taken up, also of those that are in the history only."""
+    found: dict[str, tuple[str, str]] = {}
+    with store.read() as conn:
+        for some in chunks(list(job_ids)):
+            for table in (t.history, t.jobs):
+                chosen = select(table.c.id, table.c.user, table.c.queue).where(table.c.id.in_(some))
+                found |= {row.id: (row.user, row.queue) for row in conn.execute(chosen)}
+    return found
+
+
 def elsewhere(store: Store, words: Collection[str], queues: Sequence[str]) -> set[str]:
     """The words that are ids of jobs outside these queues."""
     found: set[str] = set()
     with store.read() as conn:
         for some in chunks(list(words)):
-            for table, id_ in ((t.jobs, t.jobs.c.id), (t.requests, t.requests.c.job_id)):
+            for table, id_ in (
+                (t.jobs, t.jobs.c.id),
+                (t.history, t.history.c.id),
+                (t.requests, t.requests.c.job_id),
+            ):
                 others = table.c.queue.not_in([*queues, ""])  # requests about a job have no queue
                 found |= set(conn.scalars(select(id_).where(id_.in_(some), others)))
             found |= {row.id for row in array_rows.jobs(asker(conn), ids=some) if row.queue not in queues}

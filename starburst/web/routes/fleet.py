@@ -22,7 +22,7 @@ from starburst.app.jobs.serializers import (
 )
 from starburst.app.times import iso
 from starburst.app.wiring.stored import stored_config
-from starburst.store.listings import pages, queries
+from starburst.store.listings import pages
 from starburst.store.listings.costs import CostRow, CostSplit, costs, dearest_first
 from starburst.web.dependencies import RequestContext, ViewerContext
 from starburst.web.errors import HttpError
@@ -136,11 +136,11 @@ def _regroup(context: RequestContext, rows: list[CostRow], by: CostSplit) -> lis
     if by in (CostSplit.DAY, CostSplit.MONTH, CostSplit.OFFER):
         raise HttpError(403, f"by: {by.value}: a token for some queues sees bills by user, queue or job only")
     total, running, at_home = Counter[str](), Counter[str](), Counter[str]()
-    jobs = {row.id: row for row in queries.jobs(context.store, ids=[row.name for row in rows])}
+    owners = pages.owners(context.store, [row.name for row in rows])
     for row in rows:
-        job = jobs[row.name]
-        if context.principal.sees(job.queue):
-            name = {CostSplit.USER: job.user, CostSplit.QUEUE: job.queue}.get(by, job.id)
+        user, queue = owners[row.name]
+        if context.principal.sees(queue):
+            name = {CostSplit.USER: user, CostSplit.QUEUE: queue}.get(by, row.name)
             total[name] += row.micro_usd
             running[name] += row.running_micro_usd
             if row.cluster_micro_usd is not None:  # all rows have it, or none
