@@ -64,10 +64,10 @@ class ServerConnection:
         """The arguments are those of `Client`.
 
         Raises:
-            StarburstError: the server is not a URL, or the token would be sent unencrypted.
+            StarburstError: the server is not a URL, or the token would be sent unencrypted or is none.
         """
         self.server = (server or os.environ.get("STARBURST_SERVER") or SERVER).rstrip("/")
-        token = token or os.environ.get("STARBURST_TOKEN")
+        token = _plain(token or os.environ.get("STARBURST_TOKEN") or "")
         here = _is_here(self.server)
         if token and not (here or insecure or os.environ.get("STARBURST_INSECURE") == "1"):
             _require_tls(self.server)
@@ -103,6 +103,14 @@ class ServerConnection:
             self._sleep(min(LONGEST_PAUSE_S, wait_s))
             pause_s *= 2
         raise AssertionError("there is at least one try")
+
+    def json(self, method: str, path: str, *, again: bool, **more: Any) -> Any:
+        """The JSON of the answer to a request."""
+        answer = self.ask(method, path, again=again, **more)
+        try:
+            return answer.json()
+        except ValueError:
+            raise StarburstError(_no_answer_of_ours(answer)) from None
 
     def events(
         self,
@@ -189,13 +197,29 @@ def _require_tls(server: str) -> None:
         )
 
 
+def _plain(token: str) -> str:
+    """A token without the white space around it, as files and variables of CI have it.
+
+    Raises:
+        StarburstError: no header can hold it; the message does not quote it.
+    """
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise StarburstError("the token has characters that no token has; copy it anew, as it was made")
+    return token
+
+
+def _no_answer_of_ours(answer: httpx.Response) -> str:
+    return f"{answer.url.copy_with(path='/', query=None)} answers {answer.status_code}; is it Starburst?"
+
+
 def _refusal(answer: httpx.Response) -> RefusedError | None:
     if answer.status_code < 300:
         return None
     try:
         text = str(answer.json()["error"])
     except (ValueError, KeyError, TypeError):
-        text = f"{answer.url.copy_with(path='/', query=None)} answers {answer.status_code}; is it Starburst?"
+        text = _no_answer_of_ours(answer)
     after = answer.headers.get("retry-after", "")
     kind = NotFoundError if answer.status_code == 404 else RefusedError
     return kind(answer.status_code, text, float(after) if after.isdecimal() else None)

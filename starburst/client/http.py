@@ -18,6 +18,8 @@ from starburst.client.job_access import JsonRow
 #: Rows per page, and ids per request.
 PAGE = 1000
 IDS = 100
+#: What is never repeated: the first one may have stopped a run, and the next one would stop the run after it.
+REQUEUE = "requeue"
 
 
 class Client(BaseClient):
@@ -136,7 +138,7 @@ class Client(BaseClient):
 
     def requeue(self, job: str) -> JsonRow:
         """Stop the run of a job, which then queues again; the job as it was before."""
-        return self._steer(job, "requeue")
+        return self._steer(job, REQUEUE)
 
     def edit(
         self,
@@ -157,7 +159,8 @@ class Client(BaseClient):
         """
         rows: list[JsonRow] = []
         for part in _parts(names, PAGE):
-            rows += self._connection.ask("POST", f"/jobs/{how}", again=True, json={"names": part}).json()
+            again = how != REQUEUE
+            rows += self._connection.json("POST", f"/jobs/{how}", again=again, json={"names": part})
         return rows
 
     def cron_jobs(self) -> list[JsonRow]:
@@ -170,8 +173,8 @@ class Client(BaseClient):
 
     def steer_cron_job(self, how: str, cron_job: str) -> JsonRow:
         """Cancel, hold or release (`how`) a CronJob; as it was before."""
-        asked = self._connection.ask("POST", f"/cronjobs/{_quoted(cron_job)}/{how}", again=True)
-        return dict(asked.json())
+        row: JsonRow = self._connection.json("POST", f"/cronjobs/{_quoted(cron_job)}/{how}", again=True)
+        return row
 
     def logs(
         self,
@@ -263,23 +266,21 @@ class Client(BaseClient):
             after = page[-1][key]
 
     def _get(self, path: str, **asked: Any) -> list[JsonRow]:
-        rows: list[JsonRow] = self._connection.ask("GET", path, again=True, params=_given(asked)).json()
+        rows: list[JsonRow] = self._connection.json("GET", path, again=True, params=_given(asked))
         return rows
 
     def _one(self, path: str) -> JsonRow:
-        row: JsonRow = self._connection.ask("GET", path, again=True).json()
+        row: JsonRow = self._connection.json("GET", path, again=True)
         return row
 
     def _submit(self, body: str, kind: str, asked: Mapping[str, Any]) -> list[JsonRow]:
         params = {name: value for name, value in asked.items() if value}
         more = {"params": params, "content": body.encode(), "headers": {"Content-Type": kind}}
-        rows: list[JsonRow] = self._connection.ask(
-            "POST", "/jobs", again=bool(asked.get("dry_run")), **more
-        ).json()
+        rows: list[JsonRow] = self._connection.json("POST", "/jobs", again=bool(asked.get("dry_run")), **more)
         return rows
 
     def _steer(self, job: str, how: str) -> JsonRow:
-        row: JsonRow = self._connection.ask("POST", f"/jobs/{_quoted(job)}/{how}", again=True).json()
+        row: JsonRow = self._connection.json("POST", f"/jobs/{_quoted(job)}/{how}", again=how != REQUEUE)
         return row
 
 

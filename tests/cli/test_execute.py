@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from starburst.cli.runs import execute
 from tests.cli.conftest import Cli
 from tests.cli.past import Past
 
@@ -26,6 +27,17 @@ def test_what_cannot_be_entered_is_refused_in_a_line(
     past.morning()
     told = cli(*words)
     assert (told.code, told.err.splitlines()) == (2, [f"error: {problem}"])
+
+
+def test_who_enters_a_job_before_the_scheduler_has_noted_the_last_one_is_noted_too(
+    cli: Cli, past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past.morning()
+    for name in ("ada", "bob", "ada"):
+        monkeypatch.setattr(execute, "this_user", lambda name=name: name)
+        assert "it does not run now" in cli("shell", "train").err  # its supervisor is dead
+    (noted,) = past.store.requests(9)
+    assert (noted.kind, noted.job_id, noted.by) == ("enter", "train-44444", "ada, bob")
 
 
 def test_it_asks_no_server(cli: Cli) -> None:

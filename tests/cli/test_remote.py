@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 import typer
@@ -17,7 +18,7 @@ from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
 from starburst.runs.attempt_dir import log_path
-from starburst.store import tokens
+from starburst.store import cron_jobs, tokens
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
@@ -27,6 +28,9 @@ from starburst.web.serving.server import serving
 from tests.cli.answers import one_line
 from tests.cli.manifests import manifest
 from tests.cli.past import NOON
+from translator.intake.texts import read_firsts
+
+EXAMPLES = Path(__file__).parents[2] / "configs" / "examples"
 
 #: Compared by tests of their own.
 ELSEWHERE = [
@@ -49,6 +53,7 @@ LISTINGS = [
     ["status", "map-1"],
     ["explain", "wait"],
     ["explain", "map-1"],
+    ["cronjobs"],
     ["nodes"],
     ["queues"],
     ["instances"],
@@ -107,6 +112,9 @@ OTHERS = [
 @pytest.fixture
 def server(past, home):
     past.morning()
+    (hourly,) = read_firsts((EXAMPLES / "cron-job.yaml").read_text(), "test", suffix=lambda: "a1b2c")
+    with past.store.write() as conn:
+        cron_jobs.put(conn, [hourly], NOON)
     past.submit("launching-66666", 2, cloud=CloudChoice.ONLY)
     past.submit("endless-77777", 4, cloud=CloudChoice.NEVER)
     for array, name in (("sweep-b2c3d", "map"), ("twin-c2d3f", "twin"), ("twin-d2f3g", "twin")):

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from starburst.app.config import parse_config
+from starburst.app.daemon.shortages import shortage_of
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
+from starburst.app.reading import workers
 from starburst.app.reading.requests import FoundObject, ManifestTexts, ReadAnswer, read
 from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import WorkerPool, shared
@@ -171,6 +173,36 @@ def test_a_worker_ends_when_its_client_goes_away_or_time_is_up() -> None:
     hasty = WorkerPool(limit_s=0.01)
     assert hasty.read(slow).problems[0].startswith("takes too much time")
     assert WorkerPool().read(slow, gone=lambda: True).problems == ("nobody waits for the answer any more",)
+
+
+GOOD = ManifestTexts((ManifestText("body", json.dumps(pod())),))
+
+
+def test_a_worker_that_is_ended_while_it_is_idle_is_replaced() -> None:
+    reader = WorkerPool()
+    assert reader.read(GOOD).submissions
+    (idle,) = reader._idle
+    idle._process.kill()
+    idle._process.wait()
+    assert reader.read(GOOD).submissions
+    reader.close()
+
+
+def test_manifests_are_not_blamed_for_memory_that_others_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel ends workers first: a manifest need not be smaller, it is read again later."""
+    asked: list[int] = []
+
+    class Killed(workers._Worker):
+        def ask(self, *more: Any) -> bytes:
+            asked.append(self._process.pid)
+            self._process.kill()
+            return super().ask(*more)
+
+    monkeypatch.setattr(workers, "_Worker", Killed)
+    with pytest.raises(OSError, match="ended twice") as short:
+        WorkerPool().read(GOOD)
+    assert shortage_of(short.value) is not None
+    assert len(asked) == 2
 
 
 def test_an_object_that_cannot_be_read_is_told_so_and_the_scheduler_lives_on() -> None:

@@ -163,6 +163,35 @@ def test_only_what_may_be_asked_twice_is_tried_again() -> None:
     client.close()
 
 
+def test_a_requeue_is_not_repeated_since_it_might_stop_the_next_run() -> None:
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(503, json={"error": "busy"})
+
+    client = Client("http://x", sleep=lambda _: None, tries=3)
+    client._connection._http = httpx.Client(transport=httpx.MockTransport(handle), base_url="http://x")
+    for steer in (client.requeue, client.hold):
+        with pytest.raises(RefusedError, match="busy"):
+            steer("a")
+    for how in ("requeue", "hold"):
+        with pytest.raises(RefusedError, match="busy"):
+            client.steer(how, ["a"])
+    assert [path.rpartition("/")[2] for path in asked] == (["requeue"] + ["hold"] * 3) * 2
+    client.close()
+
+
+def test_what_is_no_starburst_is_one_line() -> None:
+    client = Client("http://x", sleep=lambda _: None)
+    page = httpx.MockTransport(lambda _: httpx.Response(200, text="<html>Log in</html>"))
+    client._connection._http = httpx.Client(transport=page, base_url="http://x")
+    for ask in (client.offers, client.summary, lambda: client.hold("a"), lambda: client.submit("a: b\n")):
+        with pytest.raises(StarburstError, match="is it Starburst"):
+            ask()
+    client.close()
+
+
 def test_a_server_that_is_not_there_is_one_line() -> None:
     with listening(HttpConfig(port=0)) as sock:
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -184,3 +213,9 @@ def test_a_token_goes_along(app_context: AppContext, server: str, token: Callabl
         assert len(client.jobs()) == 5
         with pytest.raises(RefusedError, match="this needs a submitter's"):
             client.cancel("wait")
+    with Client(server, f" {secret}\n") as client:
+        assert len(client.jobs()) == 5
+    for wrong in ("geheimnis\u00e4", "two\nlines"):
+        with pytest.raises(StarburstError, match="the token has characters that no token has") as told:
+            Client(server, wrong)
+        assert wrong not in str(told.value)

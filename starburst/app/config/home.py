@@ -100,7 +100,7 @@ class Home:
 
     def remember_store(self) -> None:
         """Write the URL of the store into the home, for the other commands on it."""
-        if self.url is None:
+        if self.url is None or (self.url_file.exists() and self.url_file.read_text() == self.url + "\n"):
             return
         staging, new = mkstemp(prefix=f"{self.url_file.name}.", dir=self.root)  # replicas start together
         with open(staging, "w") as file:

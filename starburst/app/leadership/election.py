@@ -17,14 +17,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 
 from starburst.app.daemon.home_lock import HomeLock
 from starburst.app.errors import UserError
 from starburst.app.leadership.lease import TERMS, LeaseTerms, LeaseWatch
 from starburst.runs.fence import LeaderFence
 from starburst.store import leader
-from starburst.store.errors import BusyError, FencedError, StoreError
+from starburst.store.errors import BusyError, FencedError
 from starburst.store.leader import LeaderClaim, LeaderRecord
 from starburst.store.store import Store
 
@@ -114,7 +113,7 @@ class Election:
         try:
             if self.epoch and not self.lost:
                 leader.release(self._connected(), self.epoch)
-        except (StoreError, SQLAlchemyError, OSError) as error:
+        except Exception as error:  # of a driver, too: without rounds a leader ends and a standby never leads
             log.warning("lead-not-given-back", error=str(error))
         if self._store is not None:
             self._store.close()
@@ -190,7 +189,7 @@ class Election:
                 self._compete(self._connected())
         except FencedError as error:
             self.lost = str(error)
-        except (StoreError, SQLAlchemyError, OSError) as error:
+        except Exception as error:  # of a driver, too: without rounds a leader ends and a standby never leads
             if not self._trouble:
                 log.warning("lease-trouble", error=str(error))
             self._trouble = str(error) or repr(error)

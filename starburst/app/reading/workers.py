@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from threading import BoundedSemaphore
 from typing import BinaryIO
@@ -24,6 +27,8 @@ WORKERS = 2
 LIMIT_S = 60.0
 #: Wall seconds between two checks whether the client is still connected.
 LOOK_S = 0.2
+#: Longest time from the end of a worker's pipe to that of its process, wall seconds.
+END_S = 5.0
 #: Bytes of the largest answer.
 MOST_ANSWER = 256 * 1024 * 1024
 #: Bytes of a request after which a worker is replaced: its heap may have grown.
@@ -39,6 +44,14 @@ class _LostError(Exception):
     """A worker gave no answer."""
 
 
+class _EndedError(Exception):
+    """A worker has ended in place of an answer, or had ended before."""
+
+
+class _KilledError(Exception):
+    """Somebody else ended a worker: it may have been idle, and the request is not at fault."""
+
+
 class WorkerPool:
     """Workers start on demand, and end with this process. Thread-safe."""
 
@@ -48,24 +61,42 @@ class WorkerPool:
         self._idle: list[_Worker] = []
 
     def read(self, what: ManifestTexts | FoundObject, gone: Callable[[], bool] = lambda: False) -> ReadAnswer:
-        """Parse as `requests.read` does; stops when `gone()` becomes true."""
+        """Parse as `requests.read` does; stops when `gone()` becomes true.
+
+        Raises:
+            OSError: the kernel ends workers, as memory is short.
+        """
         question = (b"t" if isinstance(what, ManifestTexts) else b"f") + codec.encode(what).encode()
         with self._free:
-            worker = self._idle.pop() if self._idle else _Worker()
-            try:
-                body = worker.ask(question, time.monotonic() + self._limit_s, gone)
-                answer = codec.decode(ReadAnswer, body.decode())
-            except (_LostError, OSError, StoreError):
-                worker.end()
-                return ReadAnswer(problems=(GONE if gone() else TOO_MUCH,))
-            except BaseException:
-                worker.end()
-                raise
-            if len(question) > LARGE:
-                worker.end()
-            else:
-                self._idle.append(worker)
-            return answer
+            for next_worker in (self._idle_or_new, _Worker):
+                with suppress(_KilledError):
+                    return self._answer(next_worker(), question, gone)
+        raise OSError(errno.ENOMEM, "what reads manifests was ended twice")
+
+    def _idle_or_new(self) -> _Worker:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _Worker()
+
+    def _answer(self, worker: _Worker, question: bytes, gone: Callable[[], bool]) -> ReadAnswer:
+        try:
+            body = worker.ask(question, time.monotonic() + self._limit_s, gone)
+            answer = codec.decode(ReadAnswer, body.decode())
+        except (_EndedError, _LostError, OSError, StoreError) as error:
+            killed = isinstance(error, _EndedError) and worker.was_killed()
+            worker.end()
+            if killed:
+                raise _KilledError from None
+            return ReadAnswer(problems=(GONE if gone() else TOO_MUCH,))
+        except BaseException:
+            worker.end()
+            raise
+        if len(question) > LARGE:
+            worker.end()
+        else:
+            self._idle.append(worker)
+        return answer
 
     def close(self) -> None:
         """End the idle workers."""
@@ -99,21 +130,32 @@ class _Worker:
         """The answer to a request.
 
         Raises:
-            _LostError: time is up, the client is gone, or the worker ended.
+            _LostError: time is up, or the client is gone.
+            _EndedError: the worker ended.
         """
-        send(self._questions, question)
+        try:
+            send(self._questions, question)
+        except BrokenPipeError:
+            raise _EndedError from None
         (size,) = HEAD.unpack(self._bytes(HEAD.size, until, gone))
         if size > MOST_ANSWER:
             raise _LostError
         return self._bytes(size, until, gone)
 
+    def was_killed(self) -> bool:
+        """Whether somebody else killed the worker, which has ended; its own limits end it otherwise."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(END_S) == -signal.SIGKILL
+        return False
+
     def end(self) -> None:
         """Kill the worker."""
         self._process.kill()
         self._process.wait()
-        self._questions.close()
         assert self._process.stdout is not None
-        self._process.stdout.close()
+        for pipe in (self._questions, self._process.stdout):
+            with suppress(OSError):  # a question that nobody has read
+                pipe.close()
 
     def _bytes(self, size: int, until: float, gone: Callable[[], bool]) -> bytes:
         parts, poll = list[bytes](), select.poll()
@@ -125,7 +167,7 @@ class _Worker:
                 continue
             part = os.read(self._answers, min(size, 1 << 20))
             if not part:
-                raise _LostError
+                raise _EndedError
             parts.append(part)
             size -= len(part)
         return b"".join(parts)

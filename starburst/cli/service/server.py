@@ -25,6 +25,7 @@ REMOTE = (
     "release",
     "requeue",
     "edit",
+    "cronjobs",
     "instances",
     "cost",
     "events",
