@@ -62,6 +62,8 @@ class FakeSky:
     cloud_tells_s: float = inf
     #: The cloud can be searched by labels.
     cloud_searches: bool = True
+    #: The cloud ends instances one by one, as AWS does; else the whole cluster of one.
+    ends_alone: bool = True
     #: The cloud's own API ends what it is told to.
     takes_orders: bool = True
     #: What was refreshed, call by call.
@@ -189,7 +191,8 @@ class FakeSky:
             launching = name in under_way
             login = Access("", "ubuntu", "key")
             access = None if launching else Access("10.0.0.1", "ubuntu", "key")
-            refs = [InstanceRef("aws", "us-east-1", vm.id) for vm in vms if not launching]
+            within = "" if self.ends_alone else name
+            refs = [InstanceRef("aws", "us-east-1", vm.id, within) for vm in vms if not launching]
             more = [Access(f"10.0.0.{node + 1}", "ubuntu", "key") for node in range(1, spec.nodes)]
             all_of = tuple(f"10.0.0.{node + 1}" for node in range(spec.nodes))
             made_at = vms[0].made_at if vms else 0.0

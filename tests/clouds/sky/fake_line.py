@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -105,7 +105,7 @@ class Line:
 
     async def sight(self, at: InstanceRef) -> Observation:
         found = [vm for vm in await self._cloud("sight") if vm.id == at.instance]
-        return observation(found[0]) if found else Observation(at, Presence.ABSENT)
+        return replace(observation(found[0]), at=at) if found else Observation(at, Presence.ABSENT)
 
     async def search(
         self, provider: str, region: str, labels: Sequence[tuple[str, str]]
@@ -125,7 +125,7 @@ class Line:
         if not self.sky.takes_orders:
             raise CloudRefusesError("UnauthorizedOperation: ec2:TerminateInstances")
         for vm in vms:
-            if vm.id == at.instance:
+            if vm.id == at.instance or (at.name and vm.cluster == at.name):
                 vm.ended_at = vm.ended_at or wall()
 
     async def _cloud(self, name: str) -> list[Vm]:

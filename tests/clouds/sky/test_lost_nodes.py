@@ -130,6 +130,20 @@ def test_one_that_is_only_stopped_is_ended_at_once(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_where_a_cloud_ends_whole_clusters_a_stopped_machine_ends_with_the_others(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.ends_alone = False
+        await running(life)
+        sky.stop(sky.vms[2])
+        await life.heard(MachinesLost)
+        await life.heard(RunEnded)
+        await life.cloud.start(gang(0, 1, attempt=2, work_s=60))
+        assert (await life.heard(RunEnded, attempt(2))).end is RunEnd.EXITED
+        assert all(vm.ended_at is None for vm in sky.vms)
+
+    play(tmp_path, story)
+
+
 def test_machines_that_end_one_after_the_other_are_told_together(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await running(life)

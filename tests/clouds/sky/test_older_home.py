@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from starburst.app.daemon.reaper import ReapRules
+from starburst.clouds.sky.access.ports import LocalError, SkyUnreachableError
 from starburst.core.model.events import (
     InstanceFailed,
     InstanceGone,
@@ -124,6 +126,36 @@ def test_a_machine_that_nobody_renews_is_ended_when_its_lease_has_passed_though_
                 await asyncio.sleep(1.0)
             assert 150 < wall() - since < 250
             reaper.cancel()
+
+    run(story())
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["no ssh here", "it does not answer"])
+def test_a_machine_that_cannot_be_asked_for_its_lease_is_ended_once_its_switch_would_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool
+) -> None:
+    """It may be another scheduler's; what fails on this side says nothing about it."""
+    monkeypatch.setattr("tests.app.virtual.LIMIT_S", 10_000.0)
+
+    async def story() -> None:
+        sky, home = FakeSky(tmp_path / "sky"), tmp_path / "home"
+        async with Life(sky, home, lease_s=200.0) as life:
+            await ready(life)
+        shutil.rmtree(home)
+        async with Life(sky, home, lease_s=200.0) as restored:
+
+            async def silent(*_: object) -> None:
+                raise LocalError("no ssh") if ours else SkyUnreachableError("timed out")
+
+            monkeypatch.setattr(restored.cloud._context.transport, "call", silent)
+            sky.vms[0].lease_until = inf  # somebody renews it
+            reaper = reaper_of(restored.cloud, rules=ReapRules("c", after_s=50.0))
+            rounds = asyncio.create_task(reaper.rounds(20.0))
+            await asyncio.sleep(700.0)
+            assert sky.alive()
+            await asyncio.sleep(200.0)
+            assert bool(sky.alive()) is ours
+            rounds.cancel()
 
     run(story())
 

@@ -16,7 +16,7 @@ from starburst.core.model.events import (
     SiteSynced,
 )
 from starburst.runs.attempt_dir import log_path
-from tests.app.virtual import wall
+from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import Life, of, play, ready, run_of
 
@@ -126,6 +126,36 @@ def test_checkpoints_go_to_the_machine_and_come_home_before_the_end_is_known(tmp
         assert (kept / "step").read_text() == "2"
 
     play(tmp_path, story)
+
+
+def test_tasks_that_share_a_machine_get_their_checkpoints_once_and_none_begins_before(tmp_path: Path) -> None:
+    """Each copy replaces the directory that the others work in."""
+    sent = 0
+
+    async def slow(moment: str) -> None:
+        nonlocal sent
+        if moment == "before send":
+            sent += 1
+            await asyncio.sleep(30)
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        kept = tmp_path / "home" / "checkpoints" / "a"
+        kept.mkdir(parents=True)
+        (kept / "step").write_text("1")
+        async with Life(sky, tmp_path / "home", hook=slow) as life:
+            await ready(life)
+            await life.cloud.start(run_of("a", 500, 0, 1, "i-1", "i-1", checkpoint=True))
+            (vm,) = sky.vms
+            await asyncio.sleep(20)
+            assert (sent, any(task.began_at for task in vm.tasks.values())) == (1, False)
+            await life.heard(RunStarted)
+            assert len(vm.tasks) == 2
+        async with Life(sky, tmp_path / "home", hook=slow):
+            await asyncio.sleep(60)
+        assert sent == 1
+
+    run(main())
 
 
 def test_a_machine_that_ended_just_before_a_crash_takes_its_runs_with_it_after_the_restart(

@@ -98,6 +98,11 @@ class InstanceRef:
     #: The account that it belongs to: credentials of another account do not see it, which proves nothing.
     account: str = ""
 
+    @property
+    def ends_alone(self) -> bool:
+        """Whether its cloud can end it without the others of its cluster."""
+        return not self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Observation:

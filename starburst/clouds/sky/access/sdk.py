@@ -11,19 +11,17 @@ import math
 import os
 import re
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starburst.aio import in_thread
+from starburst.clouds.sky.access.cluster_record import cluster_status
 from starburst.clouds.sky.access.errors import COLOURS, SlowError, within
 from starburst.clouds.sky.access.ports import (
     BUCKET,
-    Access,
     CloudAccess,
-    ClusterState,
     ClusterStatus,
-    InstanceRef,
     LaunchSpec,
     SkyCredentialsError,
     SkyError,
@@ -215,7 +213,7 @@ class SdkApi:
         return found
 
     async def _listing(self, request: str) -> list[ClusterStatus]:
-        return [_cluster(record) for record in await self._result(request, LIST_S)]
+        return [cluster_status(record) for record in await self._result(request, LIST_S)]
 
     async def rate(self, status: ClusterStatus) -> Money | None:
         """See `SkyApi`."""
@@ -313,88 +311,3 @@ def load() -> tuple[Any, Any]:
 
     hush(sdk)
     return sky, sdk
-
-
-def _cluster(record: Any) -> ClusterStatus:
-    handle, status = record["handle"], record["status"].value
-    if status == "UP":
-        state = ClusterState.UP
-    elif status == "STOPPED":
-        state = ClusterState.STOPPED
-    elif status == "AUTOSTOPPING":
-        state = ClusterState.ENDING
-    else:
-        broken = record.get("init_kind") == "unhealthy"
-        state = ClusterState.UNHEALTHY if broken else ClusterState.LAUNCHING
-    resources = getattr(handle, "launched_resources", None)
-    labels = record.get("labels") or getattr(resources, "labels", None) or {}
-    return ClusterStatus(
-        name=str(record["name"]),
-        state=state,
-        launched_at=float(record["launched_at"] or 0),
-        spot=bool(getattr(resources, "use_spot", False)),
-        labels=tuple(sorted(labels.items())),
-        access=_access(handle, record.get("credentials")),
-        at=_at(handle, resources),
-        nodes=int(getattr(handle, "launched_nodes", None) or 1),
-        workers=_workers(handle, record.get("credentials")),
-        workers_at=_workers_at(handle, resources),
-        addresses=tuple(
-            internal for internal, _ in getattr(handle, "stable_internal_external_ips", None) or ()
-        ),
-        launched=resources,
-        login=_login("", None, record.get("credentials")),
-    )
-
-
-def _at(handle: Any, resources: Any) -> InstanceRef | None:
-    info = getattr(handle, "cached_cluster_info", None)
-    if info is None or info.head_instance_id is None:
-        return None
-    return _ref(handle, resources, str(info.head_instance_id))
-
-
-def _workers_at(handle: Any, resources: Any) -> tuple[InstanceRef, ...]:
-    """The instances of the nodes besides the head."""
-    info = getattr(handle, "cached_cluster_info", None)
-    if info is None or info.head_instance_id is None:
-        return ()
-    return tuple(_ref(handle, resources, str(id_)) for id_ in info.instances if id_ != info.head_instance_id)
-
-
-def _ref(handle: Any, resources: Any, instance: str) -> InstanceRef:
-    info = handle.cached_cluster_info
-    aws = info.provider_name == "aws"  # there an id is enough
-    return InstanceRef(
-        provider=str(info.provider_name),
-        region=str(getattr(resources, "region", None) or ""),
-        instance=instance,
-        name="" if aws else str(handle.cluster_name_on_cloud),
-        config={} if aws else dict(info.provider_config or {}),
-    )
-
-
-def _access(handle: Any, credentials: Mapping[str, Any] | None) -> Access | None:
-    host = getattr(handle, "head_ip", None)
-    return _login(host, getattr(handle, "head_ssh_port", None), credentials)
-
-
-def _workers(handle: Any, credentials: Mapping[str, Any] | None) -> tuple[Access, ...]:
-    """How to log in to the nodes besides the head; () unless that is known of all."""
-    hosts = [external for _, external in getattr(handle, "stable_internal_external_ips", None) or ()][1:]
-    ports = [*(getattr(handle, "stable_ssh_ports", None) or ())][1:]
-    ports += [None] * (len(hosts) - len(ports))
-    found = [_login(host, port, credentials) for host, port in zip(hosts, ports, strict=True)]
-    return tuple(access for access in found if access is not None) if None not in found else ()
-
-
-def _login(host: str | None, port: int | None, credentials: Mapping[str, Any] | None) -> Access | None:
-    if host is None or not credentials or "ssh_private_key_content" not in credentials:
-        return None
-    return Access(
-        host=host,
-        user=credentials["ssh_user"],
-        private_key=credentials["ssh_private_key_content"],
-        port=port or 22,
-        proxy_command=credentials.get("ssh_proxy_command") or "",
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from starburst.clouds.sky.access.ports import Access, InstanceRef
+from starburst.clouds.sky.access.ports import Access, ClusterStatus, InstanceRef
 from starburst.clouds.sky.journal import Journal, body_of, fields_of
 from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceReady, MachinesLost
 from starburst.domain.cloud import Offer
@@ -71,6 +71,7 @@ class MachineEntry:
     sold_out: bool = False
     #: When the machine was found gone.
     ended_at: float | None = None
+    #: It is, or is going to be, a spot machine that its cloud took.
     preempted: bool = False
     #: Number of its machines (*nodes*), the head first. How to log in to the others, their instances, and
     #: the addresses of all in their network.
@@ -113,6 +114,23 @@ class MachineEntry:
     def takes_runs(self) -> bool:
         """Whether the machine is up and not about to end."""
         return self.ready and not self.ending and not self.is_over
+
+    def note_logins(self, status: ClusterStatus) -> None:
+        """Take over how SkyPilot says to log in; of a cluster of which a part is gone it may list fewer.
+
+        Number n of its logins, its addresses and its instances are one machine.
+        """
+        if self.lost:
+            return
+        self.access = status.access or self.access
+        if len(status.workers) == self.nodes - 1:
+            self.workers = list(status.workers)
+        if len(status.addresses) == self.nodes:
+            self.addresses = list(status.addresses)
+        known = {one.instance: one for one in self.workers_at}
+        listed = [one.instance for one in status.workers_at]
+        if known.keys() == set(listed):
+            self.workers_at = [known[id_] for id_ in listed]
 
     def over_since(self) -> float:
         """When it was over."""

@@ -122,6 +122,7 @@ class LivenessWatch:
             machine.gone()
         elif liveness is Liveness.STOPPED:
             log.warning("machine-stopped", instance=machine.id)
+            machine.entry.preempted = machine.entry.spot  # clouds take some by a stop: Azure, GCP at first
             if machine.entry.nodes == 1:  # else the others are billed until they have ended, too
                 machine.entry.halted_at = machine.entry.halted_at or self._clock.now()
             machine.end_unasked("it was stopped, and is ended now")
@@ -137,7 +138,7 @@ class LivenessWatch:
             told = FORGOTTEN if machine.surely_lives else UNSURE
             log.error("skypilot-forgot-machine", instance=machine.id, error=told)
         if status is not None:
-            machine.note_access(status)
+            entry.note_logins(status)
             if not entry.instances:
                 await self._observer.identify(machine, status)
         await self._observer.arm(machine)

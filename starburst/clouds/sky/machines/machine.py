@@ -271,17 +271,8 @@ class RentedMachine:
         if entry.launched_at is None:
             began_at = status.launched_at and self.since_asked(status.launched_at)
             entry.launched_at = began_at or entry.asked_at
-        self.note_access(status)
+        entry.note_logins(status)
         self.save()
-
-    def note_access(self, status: ClusterStatus) -> None:
-        """Take over how SkyPilot says to log in; of a cluster of which a part is gone it may list fewer."""
-        entry = self.entry
-        if entry.lost:
-            return
-        entry.access = status.access or entry.access
-        entry.workers = list(status.workers) or entry.workers
-        entry.addresses = list(status.addresses) or entry.addresses
 
     def book(self, seen: Sequence[Observation], earlier: Sequence[Observation] = ()) -> None:
         """Set the times of the bill to those of the cloud, which count before all others.
@@ -352,7 +343,7 @@ class RentedMachine:
         """Its cloud has it no more. A spot machine whose end was not requested was preempted."""
         entry = self.entry
         entry.ended_at = self._over_at()
-        entry.preempted = entry.spot and (entry.node_lost or not entry.ending)
+        entry.preempted = entry.preempted or (entry.spot and (entry.node_lost or not entry.ending))
         entry.launched_at = entry.ended_at if entry.launched_at is None else entry.launched_at
         self._close()
 

@@ -161,9 +161,9 @@ class CloudObserver:
         return min(found[-machine.entry.nodes :], key=lambda one: WORST_FIRST.index(one.presence))
 
     async def _end_stopped(self, seen: Observation) -> None:
-        """End a lost machine that is only stopped; what takes no such order ends with the others."""
+        """End a lost machine that is only stopped; it ends with the others where that order is for all."""
         try:
-            if seen.presence is Presence.STOPPED:
+            if seen.presence is Presence.STOPPED and seen.at.ends_alone:
                 await self._clouds.end(seen.at)
         except SkyError as error:
             log.warning("stopped-machine-stays", at=seen.at.instance, error=str(error))

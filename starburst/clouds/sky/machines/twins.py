@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import structlog
 
 from starburst.clouds.sky.access.answers import parse_exchange
-from starburst.clouds.sky.access.ports import ClusterStatus, SkyError
+from starburst.clouds.sky.access.ports import ClusterStatus, LocalError, SkyError, SkyUnreachableError
 from starburst.clouds.sky.context import SkyContext
+from starburst.clouds.sky.machines.machine import SWITCH_S
 from starburst.clouds.sky.machines.naming import asked_at
 
 log = structlog.get_logger()
@@ -48,16 +49,26 @@ class Twins:
             self._tell(status)
             return True
         if status.access is None:
-            return False
+            return self._may_be_leased()
         try:
             told = await self._context.transport.call(status.name, status.access, "exchange", {})
             answer = parse_exchange(told)
+        except LocalError:  # which says nothing about the machine
+            return True
+        except SkyUnreachableError:
+            return self._may_be_leased()
         except SkyError:
             return False
         leased = answer.armed and not answer.lapsed  # without a switch nobody has ever given it a lease
         if leased and clock.wall() - self._begun_at > lease_s + SKEW_S:
             self._tell(status)  # whoever was here before us cannot have renewed it
         return leased
+
+    def _may_be_leased(self) -> bool:
+        """Whether a lease of before our time may last; later its switch has ended it if nobody renews it."""
+        settings = self._context.settings
+        most_s = settings.lease_s + 60 * settings.idle_minutes + SWITCH_S
+        return self._context.clock.wall() - self._begun_at < most_s
 
     def _tell(self, status: ClusterStatus) -> None:
         if status.name not in self._told:

@@ -8,7 +8,7 @@ Answers are parsed by `access/answers.py`, which trusts nothing in them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -140,7 +140,7 @@ class Exchanges:
                 continue
             if copies and entry.checkpoint and not rank.supplied:
                 work = partial(self._supply, machine, entry, rank)
-                self._context.tasks.ensure(("supply", name), work)
+                self._context.tasks.ensure(("supply", entry.key, rank.where, rank.node), work)
             else:
                 due[name] = entry, rank
         return due
@@ -157,12 +157,17 @@ class Exchanges:
         return None if rank.known else self.table.values.spec(entry, rank, machine)
 
     async def _supply(self, machine: RentedMachine, entry: RunEntry, rank: RankEntry) -> None:
-        """Copy the job's checkpoints to the machine; an error is retried by the next exchange."""
+        """Copy the job's checkpoints to the node of a task, once for all its tasks there, which share them.
+
+        An error is retried by the next exchange.
+        """
         table, name = self.table, entry.name(rank)
+        there = [one for one in entry.ranks if (one.where, one.node) == (rank.where, rank.node)]
         try:
-            await table.checkpoints.supply(entry.job, machine, rank.node, rank.spec["checkpoints"])
+            if not any(one.supplied for one in there):
+                await table.checkpoints.supply(entry.job, machine, rank.node, rank.spec["checkpoints"])
             machine.fitness.took(name)
-            await self._note_supplied(entry, rank)
+            await self._note_supplied(entry, there)
         except UnsafeError as error:
             table.give_up(entry, str(error))
         except (SkyError, OSError) as error:
@@ -172,16 +177,18 @@ class Exchanges:
                 machine.fitness.refused(name, why, self._context.clock.wall())
             await asyncio.sleep(RETRY_S)
 
-    async def _note_supplied(self, entry: RunEntry, rank: RankEntry) -> None:
-        """Journal that a task has its checkpoints, before it begins: else they were copied again after a
-        restart, over what it has saved.
+    async def _note_supplied(self, entry: RunEntry, ranks: Sequence[RankEntry]) -> None:
+        """Journal that tasks have their checkpoints, before they begin: else these were copied again after a
+        restart, over what the tasks have saved.
         """
-        while not (rank.supplied or rank.over):
-            rank.supplied = True
+        while waiting := [rank for rank in ranks if not (rank.supplied or rank.over)]:
+            for rank in waiting:
+                rank.supplied = True
             try:
                 self.table.save(entry)
             except OSError as error:
-                rank.supplied = False
+                for rank in waiting:
+                    rank.supplied = False
                 log.warning("checkpoints-not-noted", job=entry.job, error=str(error))
                 await asyncio.sleep(RETRY_S)
 
