@@ -44,7 +44,6 @@ from starburst.core.model.events import (
     Tick,
     VolumesRuled,
 )
-from starburst.core.model.phases import StopReason
 from starburst.core.model.settings import Settings
 from starburst.core.parts.passes import Start
 from starburst.core.state import Changes, State
@@ -58,7 +57,6 @@ from starburst.core.steps.admission import (
     leave_ruled,
     submitted,
     trim,
-    withdraw,
 )
 from starburst.core.steps.budget_enforcement import caps_at, retry_capped, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
@@ -82,21 +80,21 @@ from starburst.core.steps.offload import join_spare, pack, pack_at, recall
 from starburst.core.steps.progress import progressed
 from starburst.core.steps.return_home import bring_home
 from starburst.core.steps.run_lifecycle import (
-    finish,
     place,
-    release,
     run_ended,
     run_stalled,
     run_started,
-    stop,
 )
 from starburst.core.steps.start_refusals import is_shut, probe, probe_at
 from starburst.core.steps.starvation import protect
 from starburst.core.steps.unblocking import (
+    cancel_requested,
     free,
     hold_requested,
+    in_place_at,
     release_requested,
     requeue_requested,
+    try_in_place,
     unblock,
     volumes_ruled,
 )
@@ -140,9 +138,11 @@ class Scheduler:
         """After a restart: place nothing and end no wait until the cluster has synced.
 
         Nodes that were free before the restart may be in use now, and a job whose deadline passed meanwhile
-        is tried on the cluster before it leaves for the cloud.
+        is tried on the cluster before it leaves for the cloud. What costs money there and does not depend on
+        the cluster goes on: caps hold, and once the cloud has synced, machines of no use are ended, and
+        commands that failed are tried again on the machines that they kept.
         """
-        self.state.resting = True
+        self.state.resting = self.state.cloud_unlisted = True
 
     def take_changes(self) -> Changes:
         """The changes since the last call; also removes ended jobs whose bills are final."""
@@ -162,7 +162,8 @@ class Scheduler:
         """Time of the next decision without an event, scheduler seconds; infinity if there is none."""
         state = self.state
         if state.resting:
-            return caps_at(state)
+            first = min(caps_at(state), pack_at(state) if state.departing else inf)
+            return first if state.cloud_unlisted else min(first, fence_at(state), in_place_at(state))
         if state.freed:
             return state.now
         first = inf
@@ -216,6 +217,9 @@ def schedule(state: State) -> None:
     if state.settings.caps:
         watch_caps(state)
     if state.resting:
+        if not state.cloud_unlisted:
+            fence(state)
+            try_in_place(state)
         free(state)
         _join_arrivals(state)
         if state.departing:
@@ -301,27 +305,6 @@ def _walk(state: State) -> Iterable[Start]:
     return state.elastic.starts(state.queue, state.capacity, whole)
 
 
-def _cancelled(state: State, event: CancelRequested) -> None:
-    record = state.jobs.get(event.job_id)
-    if record is None or record.phase.is_end:
-        state.ignore(event, "no such job, or it is over")
-        return
-    if record.stop_why is StopReason.CANCEL and not event.now:
-        return
-    record.cancelled_by = "" if event.by == record.job.user else event.by
-    if record.alive:
-        state.unreserve(record)
-        grace_s = 0.0 if event.now else state.grace_s(record.job)
-        why = f"{record.cancelled_by or ('an admin' if event.now else 'its user')} cancelled it"
-        record.no_grace = event.now
-        state.decide(record.id, "stopping", grace_s=grace_s, why=why)
-        stop(state, record, StopReason.CANCEL, grace_s)
-        return
-    withdraw(state, record)
-    release(state, record)
-    finish(state, record, Phase.CANCELLED, "cancelled")
-
-
 def _nodes_changed(state: State, event: NodesChanged) -> None:
     state.capacity.update(event.nodes)
     state.walk.rebuild(state.queue, state.capacity, state.walk.configurations())
@@ -341,6 +324,7 @@ def _offers_changed(state: State, event: OffersChanged) -> None:
 
 def _synced(state: State, event: SiteSynced) -> None:
     if event.site is Site.CLOUD:
+        state.cloud_unlisted = False
         forgo_unknown(state, event.instances)
     for job_id, attempt in sorted(state.unconfirmed_runs):
         record = state.current(job_id, attempt)
@@ -368,7 +352,7 @@ def _tick(state: State, event: Tick) -> None:
 
 HANDLERS: dict[type, Callable[[State, Any], None]] = {
     JobSubmitted: submitted,
-    CancelRequested: _cancelled,
+    CancelRequested: cancel_requested,
     HoldRequested: hold_requested,
     ReleaseRequested: release_requested,
     EnterRequested: _entered,

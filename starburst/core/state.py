@@ -122,8 +122,8 @@ class State:
         #: Stored runs and instances that no site has confirmed since a restart.
         self.unconfirmed_runs: set[tuple[str, int]] = set()
         self.unconfirmed_instances: set[str] = set()
-        #: After a restart, until the cluster has synced: nothing is placed, no wait ends (`Scheduler.rest`).
-        self.resting = False
+        #: After a restart, until the cluster, and until the cloud has synced (`Scheduler.rest`).
+        self.resting = self.cloud_unlisted = False
         #: Heap of queued jobs without a deadline, by arrival; stale entries are dropped at the top.
         self.patient: list[tuple[int, str]] = []
         self.passed = Passed()

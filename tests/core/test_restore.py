@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from starburst.core.model.events import RunEnd, RunEnded, SiteSynced
+from starburst.core.model.events import (
+    InstanceUnfit,
+    InstanceUnreachable,
+    RunEnd,
+    RunEnded,
+    SiteSynced,
+    Tick,
+)
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
 from starburst.domain.job import Phase, Site
-from tests.builders import HOUR, MINUTE, Desk, job, launches, snapshot, starts, stops
+from tests.builders import HOUR, MINUTE, Desk, job, launches, offer, returns, snapshot, starts, stops
 
 NOTHING: frozenset[tuple[str, int]] = frozenset()
 
@@ -179,3 +186,73 @@ def test_a_wait_that_ran_out_while_nobody_watched_gets_a_look_at_the_cluster_fir
     assert starts(actions) == ["a"], "room came up meanwhile"
     assert launches(actions) == ["small"], "b has waited long enough"
     validate(again.state)
+
+
+# --- while the cluster's API is away after a restart -------------------------------------------------------
+
+
+def resting(*names: str) -> Scheduler:
+    """After a restart; these jobs run on machines of their own, i-000001 and on, and `a` has tries left."""
+    desk = Desk(1, offers=[offer("m", 4, ready_s=6 * MINUTE)])
+    desk.submit(*(job(name, 4, cloud="only", retries=5) for name in names))
+    for name in names:
+        desk.offload(name)
+    again = reborn(desk)
+    again.rest()
+    return again
+
+
+def cloud_synced(again: Scheduler) -> SiteSynced:
+    return SiteSynced(
+        Site.CLOUD, frozenset(again.state.unconfirmed_runs), frozenset(again.state.fleet.instances)
+    )
+
+
+def test_a_failed_command_is_tried_again_on_its_machine_while_the_cluster_is_away() -> None:
+    again = resting("a")
+    again.handle(cloud_synced(again), 600.0)
+    assert again.handle(RunEnded("a", 1, RunEnd.EXITED, 1), 700.0) == []
+    assert again.next_wakeup() == 710.0
+    assert starts(again.handle(Tick(), 710.0)) == ["a"]
+    assert again.next_wakeup() == float("inf")
+    validate(again.state)
+
+
+def test_a_machine_of_no_use_is_ended_while_the_cluster_is_away() -> None:
+    again = resting("a", "b")
+    again.handle(cloud_synced(again), 600.0)
+    again.handle([InstanceUnreachable("i-000001"), InstanceUnfit("i-000002", "its disk is full")], 700.0)
+    assert again.next_wakeup() == 700.0 + again.state.settings.unreachable_s
+    assert returns(again.handle(Tick(), again.next_wakeup())) == ["i-000001"], "b has begun: it goes on"
+    validate(again.state)
+
+
+def test_no_machine_is_ended_after_a_restart_before_the_cloud_has_said_whether_it_answers() -> None:
+    again = resting("a")
+    again.handle(InstanceUnreachable("i-000001"), 10.0)
+    late = HOUR
+    assert again.next_wakeup() == float("inf")
+    assert again.handle(Tick(), late) == []
+    assert returns(again.handle(cloud_synced(again), late)) == ["i-000001"], (
+        "it has had its time, and does not"
+    )
+
+
+def test_a_refused_start_waits_for_the_cluster_after_a_restart() -> None:
+    desk = Desk(1)
+    desk.submit(job("a"))
+    desk.ended("a", RunEnd.NOT_STARTED)
+    again = reborn(desk)
+    again.rest()
+    again.handle(cloud_synced(again), 700.0)
+    assert (again.state.jobs["a"].phase, again.next_wakeup()) == (Phase.BLOCKED, float("inf"))
+    assert starts(again.handle(SiteSynced(Site.CLUSTER, NOTHING), 700.0)) == ["a"]
+
+
+def test_a_job_that_leaves_while_the_cluster_is_away_leaves_at_the_end_of_its_pack_window() -> None:
+    desk = Desk(1, pack_window_s=MINUTE)
+    desk.submit(job("a", cloud="only"))
+    again = reborn(desk)
+    again.rest()
+    assert again.next_wakeup() == MINUTE
+    assert launches(again.handle(Tick(), MINUTE)) == ["small"]

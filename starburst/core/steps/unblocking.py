@@ -1,15 +1,22 @@
 """Admission of held and blocked jobs: after a release, a pause, a turn, another job's end, a bound volume.
 
 Each admission checks all prerequisites anew (core/steps/prerequisites.py). Also what users ask for that leads
-there: to hold a job, to release it, to queue its run again.
+there: to hold a job, to release it, to queue its run again; and to cancel it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from starburst.core.model.actions import places
-from starburst.core.model.events import HoldRequested, ReleaseRequested, RequeueRequested, VolumesRuled
+from starburst.core.model.events import (
+    CancelRequested,
+    HoldRequested,
+    ReleaseRequested,
+    RequeueRequested,
+    VolumesRuled,
+)
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import StopReason
 from starburst.core.state import State
@@ -33,6 +40,24 @@ def unblock(state: State) -> None:
             ask_again(state, record)
         else:
             admit(state, record)
+
+
+def try_in_place(state: State) -> None:
+    """While the cluster has not synced: only what `unblock` does for jobs that have kept their machines."""
+    due = [record for record in _kept_machines(state) if record.not_before <= state.now]
+    for record in sorted(due, key=lambda record: (record.not_before, record.seq)):
+        _try_in_place(state, record)
+
+
+def in_place_at(state: State) -> float:
+    """When the next job tries again on the machines that it kept; infinity if none is to."""
+    return min((record.not_before for record in _kept_machines(state)), default=inf)
+
+
+def _kept_machines(state: State) -> list[JobRecord]:
+    """The jobs that pause on their machines after a failure."""
+    here = dict.fromkeys(id_ for machine in state.fleet.instances.values() for id_ in machine.job_ids)
+    return [state.jobs[job_id] for job_id in here if state.keeps_machines(state.jobs[job_id])]
 
 
 def _try_in_place(state: State, record: JobRecord) -> None:
@@ -78,6 +103,28 @@ def volumes_ruled(state: State, event: VolumesRuled) -> None:
         requeue(state, record)
     elif record.phase is Phase.BLOCKED and record.not_before <= state.now:
         state.freed.append(record.id)
+
+
+def cancel_requested(state: State, event: CancelRequested) -> None:
+    """Cancel a job at a person's request; its run is stopped first, with its grace unless it ends at once."""
+    record = state.jobs.get(event.job_id)
+    if record is None or record.phase.is_end:
+        state.ignore(event, "no such job, or it is over")
+        return
+    if record.stop_why is StopReason.CANCEL and not event.now:
+        return
+    record.cancelled_by = "" if event.by == record.job.user else event.by
+    if record.alive:
+        state.unreserve(record)
+        grace_s = 0.0 if event.now else state.grace_s(record.job)
+        why = f"{record.cancelled_by or ('an admin' if event.now else 'its user')} cancelled it"
+        record.no_grace = event.now
+        state.decide(record.id, "stopping", grace_s=grace_s, why=why)
+        stop(state, record, StopReason.CANCEL, grace_s)
+        return
+    withdraw(state, record)
+    release(state, record)
+    finish(state, record, Phase.CANCELLED, "cancelled")
 
 
 def _suspend(state: State, record: JobRecord, why: str) -> None:
