@@ -245,6 +245,11 @@ class Store:
         """The oldest requests that no step has taken up; jobs of arrays are `array_jobs`."""
         return list(starmap(user_request, self.ask(_OLDEST_REQUESTS, {"most": limit})))
 
+    def cancellations(self, job_ids: Sequence[str]) -> list[UserRequest]:
+        """See `user_requests.cancellations`."""
+        with self.read() as conn:
+            return user_requests.cancellations(conn, job_ids)
+
     def array_jobs(self, most: int, room: Room, asked: Iterable[str] = (), before: float = inf) -> ArrayJobs:
         """Jobs of arrays that no step has taken up; see `arrays.take`."""
         if not self.ask(_ANY_ARRAY, {}):

@@ -18,6 +18,7 @@ from starburst.store.schema import requests
 from starburst.store.statements import first, many, rows_with
 
 _insert = insert(requests)
+_CANCELLATIONS = ("cancel", "cancel-now")
 _KEPT = "SELECT id, record, workload, notes FROM jobs"
 _asked = select(requests.c.body).where(requests.c.kind == "submit", requests.c.job_id == bindparam("job"))
 
@@ -43,6 +44,16 @@ def user_request(seq: int, kind: str, job_id: str, body: str) -> UserRequest:
     submission = codec.decode(Submission, body) if kind == "submit" else None
     edit = codec.decode(JobEdit, body) if kind == "edit" else None
     return UserRequest(seq, kind, job_id, submission, edit, "" if submission or edit else body)
+
+
+def cancellations(conn: Connection, job_ids: Sequence[str]) -> list[UserRequest]:
+    """The requests to cancel one of these jobs that no step has taken up, the oldest first."""
+    found: list[UserRequest] = []
+    for some in rows.chunks(job_ids):
+        those = requests.c.kind.in_(_CANCELLATIONS) & requests.c.job_id.in_(some)
+        asked = select(requests.c.seq, requests.c.kind, requests.c.job_id, requests.c.body).where(those)
+        found += [user_request(*row) for row in conn.execute(asked)]
+    return sorted(found, key=lambda request: request.seq)
 
 
 def put(conn: Connection, submissions: Sequence[Submission], now_wall: float) -> None:

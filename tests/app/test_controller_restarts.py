@@ -15,8 +15,9 @@ from starburst.app.daemon.performer import TRIES
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled
 from starburst.core.views.validate import InvariantError
 from starburst.domain.job import Site
+from starburst.runs.ports import Report
 from starburst.store.listings.row_types import SUBMITTED
-from tests.app.fakes import World
+from tests.app.fakes import FakeSite, World
 from tests.app.life import WORK_S, a_world, living
 from tests.app.virtual import run, wall
 from tests.builders import job, nodes
@@ -93,6 +94,34 @@ def test_the_end_of_a_run_from_before_a_restore_is_not_that_of_its_namesake_at_t
             await life.until(a="succeeded")
             assert life.cluster.calls == ["start a/1"]
             assert not {"lost", "stalled"} & {*life.kinds("a")}
+
+    run(main())
+
+
+class Away(FakeSite):
+    """A cluster whose API is away."""
+
+    async def watch(self, report: Report) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_job_in_the_cloud_can_be_cancelled_while_the_api_of_the_cluster_is_away(path: Path):
+    async def main() -> None:
+        world = a_world(2)
+        world.work_s |= dict.fromkeys("ab", 1000.0)
+        async with living(path, world) as life:
+            life.submit(job("a", cloud="only"), job("b"), job("c", cloud="only"))
+            await life.until(a="running", b="running", c="running")
+        await asyncio.sleep(2 * WORK_S)
+        async with living(path, world, cluster=Away) as again:
+            again.users.cancel(["a", "b", "c"], wall())
+            again.submit(job("d"))
+            await again.until(a="cancelled", c="succeeded")
+            await asyncio.sleep(WORK_S)
+            assert again.phases() == {"a": "cancelled", "b": "running", "c": "succeeded", "d": SUBMITTED}
+            assert world.machines["i-000001"].ended
+        async with living(path, world) as last:
+            await last.until(b="cancelled", d="succeeded")
 
     run(main())
 

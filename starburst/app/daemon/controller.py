@@ -292,10 +292,11 @@ class Controller:
         return events
 
     async def _requests(self) -> Intake:
-        """What users ask for; nothing until the cluster has reported its runs."""
-        if self.scheduler.state.resting:
-            return Intake()
-        return await self._outlast("requests", self._intake.read)
+        """What users ask for; until the cluster has reported its runs, only cancellations in the cloud."""
+        resting = self.scheduler.state.resting
+        return await self._outlast(
+            "requests", self._intake.read_cancellations if resting else self._intake.read
+        )
 
     async def _step(self, events: Sequence[Event], asked: Intake) -> None:
         """Handle events and what users ask for: the core decides, the store commits the step in one

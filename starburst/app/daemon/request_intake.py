@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from math import inf
 
 from starburst.core.model.events import (
@@ -64,6 +65,8 @@ class RequestIntake:
         self._scheduler = scheduler
         self._pace = pace
         self._seen_version = -1
+        #: At the last look for cancellations: the store's version, and how much had been decided.
+        self._looked_at = (-1, -1)
         #: The limits of the arrays that have jobs left, by id.
         self._arrays: dict[str, int | None] = {}
 
@@ -87,6 +90,21 @@ class RequestIntake:
         if all_read:
             self._seen_version = version
         return Intake(events, [request.seq for request in requests], jobs.taken, submissions)
+
+    def read_cancellations(self) -> Intake:
+        """While the cluster has not synced: only what spares money, and does not depend on the cluster.
+
+        These are cancellations of jobs with machines in the cloud, once the cloud has synced: one that ended
+        before the restart has ended as it did. All other requests wait, and keep their order.
+        """
+        state = self._scheduler.state
+        looks_at = self._store.data_version(), state.decided
+        if state.cloud_unlisted or looks_at == self._looked_at:
+            return Intake()
+        self._looked_at = looks_at
+        machines = state.fleet.instances.values()
+        requests = self._store.cancellations(list(dict.fromkeys(chain(*(it.job_ids for it in machines)))))
+        return Intake([self._event(request) for request in requests], [request.seq for request in requests])
 
     def _events(self, requests: Sequence[UserRequest], jobs: ArrayJobs) -> Iterator[Event]:
         """Jobs of arrays before the requests that name them, others last; none before what it comes after."""
