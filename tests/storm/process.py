@@ -339,6 +339,7 @@ class SchedulerProcess:
             return SkyCloud(
                 SkyContext(line, line, line, journal, more["clock"], settings, inputs, line.fence.certain),
                 price_list,
+                more["in_books"],
             )
 
         outer = self

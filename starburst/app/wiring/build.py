@@ -200,6 +200,7 @@ def cloud_of(
             controller=_controller_id(store),
             max_log=config.home.max_log,
             inputs=RunInputs(values_of(config), config.stores(), partial(_admit, config.tenancy())),
+            in_books=[machine.id for machine in queries.instance_records(store)],
             fence=fence,
         )
     run_as = config.on_this_machine().get("cloud", config.cloud).runs_as(home)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,12 +43,14 @@ def sky_cloud(
     controller: str,
     max_log: int,
     inputs: RunInputs | None = None,
+    in_books: Collection[str] = (),
     fence: LeaderFence = NO_FENCE,
 ) -> SkyCloud:
     """The cloud that the config describes; checkpoints of its runs are fetched to `checkpoints`.
 
     `max_log` is the number of bytes kept of each task's output. `inputs` resolves ConfigMaps, Secrets and
-    volumes of the cluster for the runs. `fence` is asked before each call that changes something.
+    volumes of the cluster for the runs. `in_books` are the machines that have not ended by the store. `fence`
+    is asked before each call that changes something.
 
     Raises:
         UserError: SkyPilot is not installed.
@@ -85,7 +87,8 @@ def sky_cloud(
         inputs or RunInputs(),
         fence.certain,
     )
-    return SkyCloud(context, cached(partial(_read_and_warn, config, (AwsQuotas(), GcpQuotas()))))
+    offers = cached(partial(_read_and_warn, config, (AwsQuotas(), GcpQuotas())))
+    return SkyCloud(context, offers, in_books)
 
 
 def _journal(root: Path, fence: LeaderFence) -> FileJournal:

@@ -8,7 +8,7 @@ themselves (`attendance.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Iterable
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable
 from functools import partial
 
 import structlog
@@ -19,7 +19,8 @@ from starburst.clouds.sky.attendance import reachability
 from starburst.clouds.sky.boot_contact import BootContact
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.lifecycle import live
-from starburst.clouds.sky.machines.entry import MachineEntry, load_recent_machines
+from starburst.clouds.sky.machines.ended import load_recent_machines
+from starburst.clouds.sky.machines.entry import MachineEntry
 from starburst.clouds.sky.machines.liveness_watch import LivenessWatch
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.machines.naming import asked_at
@@ -51,12 +52,20 @@ _PHASES = {
 
 
 class SkyCloud:
-    """A `Cloud` of machines that SkyPilot rents. `offers` reads what can be rented."""
+    """A `Cloud` of machines that SkyPilot rents. `offers` reads what can be rented.
 
-    def __init__(self, context: SkyContext, offers: Callable[[], Awaitable[list[Offer]]]) -> None:
+    `in_books` are the machines that have not ended by the store.
+    """
+
+    def __init__(
+        self,
+        context: SkyContext,
+        offers: Callable[[], Awaitable[list[Offer]]],
+        in_books: Collection[str] = (),
+    ) -> None:
         self._context = context
         self._offers = offers
-        entries = load_recent_machines(context.journal, context.clock.now())
+        entries = load_recent_machines(context.journal, context.clock.now(), in_books)
         self.machines = {entry.id: RentedMachine(context, entry) for entry in entries}
         self._runs = RunTable(context, self.machines)
         self._exchanges = Exchanges(context, self._runs)

@@ -104,7 +104,7 @@ def test_skypilot_clouds_and_machines_hear_nothing_of_an_old_leader(
 ) -> None:
     made, old = leaders
     contexts: list[SkyContext] = []
-    monkeypatch.setattr(sky, "SkyCloud", lambda context, _offers: contexts.append(context))
+    monkeypatch.setattr(sky, "SkyCloud", lambda context, *_: contexts.append(context))
     clock = SkyClock(lambda: made.now, Pace())
     sky.sky_cloud(
         SkyConfig(kind="skypilot"),

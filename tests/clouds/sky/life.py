@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +66,8 @@ class Life:
     launch_limit_s: float = 1800.0
     network_tier: str = STANDARD
     bucket: str | None = None
+    #: Machines that have not ended by the store.
+    in_books: Sequence[str] = ()
     events: list[Event] = field(default_factory=list)
     cloud: SkyCloud = field(init=False)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -87,7 +89,7 @@ class Life:
         journal, clock = FileJournal(self.home / "notes"), SkyClock(wall, Pace())
         inputs = RunInputs(self.source, self.stores)
         context = SkyContext(line, line, line, journal, clock, settings, inputs)
-        self.cloud = SkyCloud(context, _offers)
+        self.cloud = SkyCloud(context, _offers, self.in_books)
 
     def report(self, event: Event) -> None:
         self.events.append(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from errno import ENOSPC
 from math import inf
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 
 from starburst.app.daemon.reaper import ReapRules
 from starburst.clouds.sky.access.ports import LocalError, SkyUnreachableError
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.ended import DAY_S, KEPT_DAYS, load_recent_machines
+from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from starburst.core.model.events import (
     InstanceFailed,
     InstanceGone,
@@ -18,6 +22,7 @@ from starburst.core.model.events import (
     RunEnd,
     RunEnded,
     RunStarted,
+    SiteSynced,
 )
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
@@ -189,3 +194,60 @@ def test_a_machine_whose_name_a_twin_has_taken_is_left_to_it_if_it_has_a_lease(
             await second(sky, copy)
 
     run(story())
+
+
+@pytest.mark.parametrize("restarts", [0, 3])
+def test_a_machine_that_ended_after_the_backup_is_billed_until_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: int
+) -> None:
+    """The store that was put back has it as running; the home has seen it end, days ago."""
+    monkeypatch.setattr("tests.app.virtual.LIMIT_S", 30 * DAY_S)
+
+    async def story() -> None:
+        sky, home = FakeSky(tmp_path / "sky"), tmp_path / "home"
+        async with Life(sky, home) as life:
+            await ready(life)
+            await asyncio.sleep(600.0)
+            await life.cloud.terminate("i-1")
+            gone = await life.heard(InstanceGone)
+        for _ in range(restarts):
+            await asyncio.sleep(1.5 * DAY_S)
+            async with Life(sky, home) as later:
+                assert "i-1" not in (await later.heard(SiteSynced)).instances
+                assert later.of(InstanceGone) == [], "it is in no books"
+        await asyncio.sleep(1.5 * DAY_S)
+        for _ in range(2):  # the first time the scheduler ends before it has stored that
+            async with Life(sky, home, in_books=["i-1"]) as restored:
+                assert "i-1" in (await restored.heard(SiteSynced)).instances
+                assert restored.of(InstanceGone) == [gone]
+
+    run(story())
+
+
+def test_of_machines_that_ended_long_ago_the_journal_keeps_one_note_a_day(tmp_path: Path) -> None:
+    def entry(name: str, ended_at: float) -> MachineEntry:
+        return MachineEntry(name, "m", False, ended_at - 60.0, launched_at=ended_at - 60.0, ended_at=ended_at)
+
+    journal = FileJournal(tmp_path)
+    ended = [entry("i-1", 0.0), entry("i-2", 60.0), entry("i-3", 2 * DAY_S), entry("i-4", 4 * DAY_S)]
+    for each in ended:
+        save_machine(journal, each)
+    assert load_recent_machines(journal, 4 * DAY_S, ["i-2"]) == [ended[1], ended[3]]
+    assert journal.all_keys("") == ["ended/0", "ended/2", "machine/i-2", "machine/i-4"]
+    assert load_recent_machines(journal, 6 * DAY_S, ["i-1", "i-9"]) == [ended[0]]
+    assert journal.all_keys("") == ["ended/0", "ended/2", "ended/4"]
+    assert load_recent_machines(journal, (2 + KEPT_DAYS) * DAY_S, []) == []
+    assert journal.all_keys("") == ["ended/2", "ended/4"]
+
+
+def test_an_old_end_stays_where_it_is_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_self: FileJournal, _key: str, _value: object) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    journal = FileJournal(tmp_path)
+    save_machine(journal, MachineEntry("i-1", "m", False, 0.0, launched_at=0.0, ended_at=60.0))
+    monkeypatch.setattr(FileJournal, "put", full)
+    assert load_recent_machines(journal, 3 * DAY_S, []) == []
+    assert journal.all_keys("") == ["machine/i-1"]

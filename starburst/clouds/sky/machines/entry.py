@@ -11,9 +11,6 @@ from starburst.core.model.events import InstanceFailed, InstanceGone, InstanceRe
 from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 
-#: Scheduler seconds for which an ended machine is remembered, in case the scheduler did not store its end.
-KEPT_S = 86_400.0
-
 
 @dataclass(slots=True)
 class MachineEntry:
@@ -171,13 +168,9 @@ def load_machines(journal: Journal) -> dict[str, MachineEntry]:
     return {entry.id: entry for entry in found}
 
 
-def load_recent_machines(journal: Journal, now: float) -> list[MachineEntry]:
-    """The entries of machines that are not over or ended recently; drops all others from the journal."""
-    found = load_machines(journal).values()
-    old = [entry for entry in found if entry.is_over and entry.over_since() < now - KEPT_S]
-    for entry in old:
-        journal.drop(_key(entry))
-    return [entry for entry in found if entry not in old]
+def drop_machine(journal: Journal, entry: MachineEntry) -> None:
+    """Remove the entry of a machine."""
+    journal.drop(_key(entry))
 
 
 def _key(entry: MachineEntry) -> str:
