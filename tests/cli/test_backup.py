@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from starburst.app.config.home import Home
+from starburst.clouds.sky.journal import FileJournal
+from starburst.clouds.sky.machines.ended import DAY_S, load_recent_machines
+from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
 from starburst.store.store import Store
 from starburst.store.upkeep.backup import SKIPPED
 from tests.cli.answers import one_line
@@ -99,3 +104,45 @@ def test_a_restore_leaves_the_backup_as_it_is_and_numbers_no_machine_as_one_rent
     assert copy.read_bytes() == before
     with Store.open(home / "starburst.db") as store:
         assert store.fact("facts")["launches"] == launches + SKIPPED
+
+
+def numbers_given(home: Path) -> int:
+    with Store.open(home / "starburst.db") as store:
+        return int(store.fact("facts")["launches"])
+
+
+def test_no_number_of_a_machine_is_given_out_again_by_a_second_restore(
+    cli: Cli, past: Past, tmp_path: Path, home: Path
+) -> None:
+    past.morning()
+    past.store.close()
+    copy = tmp_path / "copy.db"
+    assert cli("backup", copy).code == 0
+    assert cli("restore", copy, "-y").code == 0
+    with Store.open(home / "starburst.db") as store:  # it rents two machines meanwhile
+        store.set_fact("facts", {**store.fact("facts"), "launches": (rented := numbers_given(home) + 2)})
+    assert cli("restore", copy, "-y").code == 0
+    assert numbers_given(home) == rented + SKIPPED
+
+
+@pytest.mark.parametrize("notes", ["notes", "notes-3"])
+def test_where_the_store_is_damaged_what_the_home_has_noted_tells_which_numbers_are_given_out(
+    cli: Cli, past: Past, tmp_path: Path, home: Path, notes: str
+) -> None:
+    past.store.close()
+    copy = tmp_path / "copy.db"
+    assert cli("backup", copy).code == 0
+    (home / "starburst.db").write_bytes(b"damaged" * 1000)
+    (home / "cloud" / "instances" / "c" / "i-005000").mkdir(parents=True)
+    assert cli("restore", copy, "-y").code == 0
+    assert numbers_given(home) == 5000 + SKIPPED
+    (home / "starburst.db").unlink()
+    journal = FileJournal(home / "cloud" / "sky" / notes)
+    save_machine(journal, MachineEntry("i-007000", "m", False, 0.0, ended_at=0.0))
+    assert load_recent_machines(journal, 3 * DAY_S, []) == []
+    assert cli("restore", copy, "-y").code == 0
+    assert numbers_given(home) == 7000 + SKIPPED
+    save_machine(journal, MachineEntry("i-007001", "m", False, 0.0))
+    (home / "starburst.db").unlink()
+    assert cli("restore", copy, "-y").code == 0
+    assert numbers_given(home) == 7001 + SKIPPED

@@ -12,6 +12,7 @@ import typer
 
 from starburst.app.config.home import Home
 from starburst.app.errors import UserError
+from starburst.app.rented_numbers import highest_number
 from starburst.cli.output import say
 from starburst.store.engine import is_postgres
 from starburst.store.listings import queries
@@ -44,7 +45,7 @@ def restore(
     check(file)
     home.make()
     with home.lock():
-        staged = stage(file, home.database)
+        staged = stage(file, home.database, highest_number(home))
         try:
             contents = _contents(staged)
             if not yes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from contextlib import closing, suppress
@@ -16,7 +17,7 @@ from starburst.store.upkeep.restored import note_restored
 
 #: Files that SQLite keeps beside a database in WAL mode.
 BESIDE = ("-wal", "-shm")
-#: Numbers of machines that a restored store leaves out: they may name machines rented since the backup.
+#: Numbers that a restored store leaves out beyond the highest known one: they may name machines rented since.
 SKIPPED = 1000
 
 
@@ -106,11 +107,27 @@ def check(file: Path) -> None:
         raise StoreError(f"{file}: is damaged ({found}); take another backup")
 
 
-def stage(backup: Path, database: Path) -> Path:
+def launches_of(where: Path | str) -> int:
+    """How many machines a store, a file or a database, has rented; 0 if that cannot be read."""
+    if isinstance(where, str):
+        with suppress(StoreError), Store.open(where) as store:
+            return int((store.fact("facts") or {}).get("launches", 0))
+        return 0
+    with (
+        suppress(sqlite3.Error, ValueError),
+        closing(sqlite3.connect(f"file:{where}?mode=ro", uri=True)) as conn,
+    ):
+        found = conn.execute("SELECT body FROM facts WHERE key = 'facts'").fetchone()
+        return 0 if found is None else int(json.loads(found[0]).get("launches", 0))
+    return 0
+
+
+def stage(backup: Path, database: Path, given: int = 0) -> Path:
     """Copy a backup to beside a database, ready to take its place; the backup is only read.
 
     In the copy, the next machines have numbers that no machine rented since the backup can have, and starts
-    that it owes are left out (`restored.py`).
+    that it owes are left out (`restored.py`). `given`: the highest number that is known to be given out; the
+    database may know of more.
 
     Raises:
         StoreError: the copy cannot be written, or is not intact.
@@ -120,9 +137,9 @@ def stage(backup: Path, database: Path) -> Path:
     back_up(backup, staged)
     try:
         with Store.open(staged) as store:
-            facts = store.fact("facts")
-            if facts is not None:
-                store.set_fact("facts", {**facts, "launches": facts["launches"] + SKIPPED})
+            facts = store.fact("facts") or {}
+            launches = max(facts.get("launches", 0), launches_of(database), given)
+            store.set_fact("facts", {**facts, "launches": launches + SKIPPED})
             note_restored(store)
     except StoreError:
         discard(staged)

@@ -49,6 +49,12 @@ def load_recent_machines(journal: Journal, now: float, in_books: Collection[str]
     return recent
 
 
+def noted_machines(journal: Journal) -> list[str]:
+    """The ids of all machines that the journal knows."""
+    ended = [id_ for key in journal.all_keys("ended/") for id_ in journal.get(key)["machines"]]
+    return [*(key.removeprefix("machine/") for key in journal.all_keys("machine/")), *ended]
+
+
 def _note_ends(journal: Journal, entries: Iterable[MachineEntry]) -> None:
     for day, some in groupby(sorted(entries, key=MachineEntry.over_since), _day):
         key = f"ended/{day}"
