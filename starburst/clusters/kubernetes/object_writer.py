@@ -279,7 +279,8 @@ class ObjectWriter:
         job_id, attempt = key
         selector = f"{names.JOB}={job_id},{names.CONTROLLER}={self._controller}"
         listed = [read_pod(item) for item in await api.list(PODS, namespace, selector)]
-        strays = [pod for pod in listed if not pod.over and self._registry.run_of(pod) == key]
+        runs = self._registry
+        strays = [pod for pod in listed if not pod.over and key in (runs.run_of(pod), runs.left_over(pod))]
         await self._delete(api, strays or known, grace_s)
         if strays:
             raise RuntimeError(f"{len(strays)} pods of {job_id} are still there")  # asked again after a pause

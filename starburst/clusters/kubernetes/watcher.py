@@ -221,18 +221,18 @@ class ClusterWatcher:
         self._object_changed(old, new)
 
     def _pod_changed(self, old: PodView | None, new: PodView | None) -> None:
-        self._registry.pod_changed(old, new)
+        job = self._registry.pod_changed(old, new)
         self._capacity.pod_changed(old, new)
         self.volumes.pod_changed(old, new)
         pod = new or old
         assert pod is not None
-        if pod.owner is None and names.QUEUE in pod.labels:
+        if not job and names.QUEUE in pod.labels:
             self._object_changed(old, new)
-        elif pod.owner is not None:
+        elif job:
             self._hosts.pod_changed(pod)
-            self._holds.pod_changed(pod.owner.uid)
+            self._holds.pod_changed(job)
             if new is None or new.over:
-                self._status_writer.pod_ended(pod.owner.uid)
+                self._status_writer.pod_ended(job)
         self._dirty.set()
 
     def _node_changed(self, old: NodeView | None, new: NodeView | None) -> None:

@@ -9,6 +9,7 @@ from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.clusters.kubernetes.runs.run_object import RunObject
 from starburst.core.model.events import CancelRequested, Event, RunEnd, RunEnded, RunStarted
+from starburst.kube import names
 from starburst.kube.objects import JobView, PodView
 
 WALL = EndTimes()
@@ -37,6 +38,8 @@ class RunRegistry:
         self._by_uid: dict[str, RunKey] = {}
         #: Pods by the uid of the Job that owns them.
         self._pods: dict[str, dict[tuple[str, str], PodView]] = {}
+        #: Jobs of runs, by the uids of pods that were taken out of them.
+        self._taken_out: dict[str, str] = {}
         self._news: dict[RunKey, None] = {}
         #: Runs of earlier watches whose ends were not told.
         self._before: dict[RunKey, RunObject] = {}
@@ -71,10 +74,19 @@ class RunRegistry:
         return found if found[0] == known[0] and found[1] > known[1] else known
 
     def run_of(self, pod: PodView) -> RunKey | None:
-        """The run that a pod is part of; those that we made are marked with it."""
-        if pod.owner is None:
-            return self.key_of(pod)
-        return self._by_uid.get(pod.owner.uid) or self._identity.marked(pod)
+        """The run that a pod is part of; those that we made are marked with it.
+
+        Without an owner these marks count for nothing: anybody may write them (see `left_over`).
+        """
+        job = self._job_of(pod)
+        return self._by_uid.get(job) or self._identity.marked(pod) if job else self.key_of(pod)
+
+    def left_over(self, pod: PodView) -> RunKey | None:
+        """The run that a pod without an owner is marked with: its Job, which is gone, may have made it."""
+        marked = self._identity.marked(pod)
+        if marked is None or pod.owner is not None or names.ADOPTED in pod.annotations:
+            return None
+        return None if self._job_of(pod) or self.key_of(pod) is not None else marked
 
     def nodes_of(self, uid: str) -> set[str]:
         """Where a Job has pods that may be alive."""
@@ -93,7 +105,7 @@ class RunRegistry:
     def begin_anew(self) -> None:
         """Forget what was seen, before everything is listed again: what went away meanwhile is not told."""
         self._before |= {unit.key: unit for unit in self if not unit.told_end}
-        for seen in (self._units, self._attempts, self._by_uid, self._pods, self._news):
+        for seen in (self._units, self._attempts, self._by_uid, self._pods, self._taken_out, self._news):
             seen.clear()
 
     def vanished(self, known: Collection[RunKey]) -> list[RunEnded]:
@@ -117,23 +129,46 @@ class RunRegistry:
         """An event of a watch of Jobs."""
         self._changed(old, new)
 
-    def pod_changed(self, old: PodView | None, new: PodView | None) -> None:
-        """An event of the watch of pods: one of a Job's, or a run by itself."""
+    def pod_changed(self, old: PodView | None, new: PodView | None) -> str:
+        """An event of the watch of pods: one of a Job's, or a run by itself; returns the Job's uid or "".
+
+        A pod that is taken out of its Job, as by `kubectl delete --cascade=orphan`, may run on: it stays
+        a part of that run. What has the marks of a run and nothing else is kept under its own uid.
+        """
         pod = new or old
         assert pod is not None
-        if pod.owner is None:
+        if old is not None and old.owner is not None and old.owner != pod.owner:
+            self._leaves(old, old.owner.uid)
+        job = self._job_of(pod)
+        if not job and self.left_over(pod) is None:
             self._changed(old, new)
-            return
-        pods = self._pods.setdefault(pod.owner.uid, {})
+            return ""
+        kept_under = job or pod.uid
         if new is None:
-            pods.pop(pod.key, None)
-            if not pods and pod.owner.uid not in self._by_uid:
-                del self._pods[pod.owner.uid]
+            self._taken_out.pop(pod.uid, None)
+            self._remove(pod, kept_under)
         else:
-            pods[pod.key] = new
-        key = self._by_uid.get(pod.owner.uid)
+            self._pods.setdefault(kept_under, {})[pod.key] = new
+        key = self._by_uid.get(kept_under)
         if key is not None:
             self._news[key] = None
+        return job
+
+    def _job_of(self, pod: PodView) -> str:
+        """The uid of the Job that a pod is of, also if it was taken out of that; "" if it is of none."""
+        return self._taken_out.get(pod.uid) or ("" if pod.owner is None else pod.owner.uid)
+
+    def _leaves(self, pod: PodView, job: str) -> None:
+        if job in self._by_uid:
+            self._taken_out.setdefault(pod.uid, job)
+        elif pod.uid not in self._taken_out:
+            self._remove(pod, job)
+
+    def _remove(self, pod: PodView, job: str) -> None:
+        pods = self._pods.get(job, {})
+        pods.pop(pod.key, None)
+        if not pods and job not in self._by_uid:
+            self._pods.pop(job, None)
 
     def _changed(self, old: JobView | PodView | None, new: JobView | PodView | None) -> None:
         view = new or old

@@ -105,9 +105,17 @@ class RunObject:
         return isinstance(self.view, PodView) and bool(self.view.node) and self.taken != ""
 
     @property
-    def outlives_its_job(self) -> bool:
-        """Whether something is alive of a Job that has ended."""
-        return isinstance(self.view, JobView) and bool(self.view.end) and bool(self.active)
+    def outliving(self) -> list[PodView]:
+        """Pods that may be alive of a Job that has ended, but for those that were taken out of it."""
+        ended = isinstance(self.view, JobView) and self.view.end
+        return [pod for pod in self.active if pod not in self.taken_out] if ended else []
+
+    @property
+    def taken_out(self) -> list[PodView]:
+        """Pods that may be alive and are not their Job's any more; the run is not over before they are."""
+        if not isinstance(self.view, JobView):
+            return []
+        return [pod for pod in self.active if pod.owner is None or pod.owner.uid != self.view.uid]
 
     @property
     def _ended(self) -> str:

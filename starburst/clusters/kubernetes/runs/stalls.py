@@ -81,6 +81,10 @@ def why_stays(run: RunObject, known: RunSurroundings) -> Stall | None:
                 f"the {keeps} keeps it"
             )
             return Stall(f"pod {pod.name}", why, math.inf)
+    if run.taken_out:
+        name = run.taken_out[0].name
+        mend = f"the run is over when that is: kubectl delete pod {name}"
+        return Stall(f"pod {name}", f"its pod {name} was taken out of its Job and runs on; {mend}", math.inf)
     return None
 
 

@@ -111,7 +111,7 @@ class Sweeper:
         elif _is_live(run) and (why := self._why_out_of_time(run)):
             log.warning("out-of-time", job=run.key[0], attempt=run.key[1])
             await self._end(run.key, RunEnd.OUT_OF_TIME, why)
-        elif run.outlives_its_job:
+        elif run.outliving:
             await self._clear(run, now)
         elif not run.told_end:
             await self._look_for_stall(run, now)
@@ -161,9 +161,9 @@ class Sweeper:
         """Delete what lives of a Job that has ended, if its controller does not."""
         if now - self._outlived.setdefault(run.key, now) < LEEWAY_S:
             return
-        log.warning("outlived", job=run.key[0], attempt=run.key[1], pods=len(run.active))
+        log.warning("outlived", job=run.key[0], attempt=run.key[1], pods=len(run.outliving))
         try:
-            await self._cluster.clear([pod for pod in run.active if not pod.deleting])
+            await self._cluster.clear([pod for pod in run.outliving if not pod.deleting])
         except Exception as error:  # whatever it was, the next sweep tries again
             log.warning("outlived-stays", job=run.key[0], error=str(error))
 
