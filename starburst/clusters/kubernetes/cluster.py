@@ -16,7 +16,7 @@ from starburst.clusters.kubernetes.leadership import Leadership, take_part
 from starburst.clusters.kubernetes.manifest import namespace_of, restarts_in_place
 from starburst.clusters.kubernetes.object_writer import ObjectWriter
 from starburst.clusters.kubernetes.options import ClusterOptions
-from starburst.clusters.kubernetes.runs.complaints import Complaint, complaint
+from starburst.clusters.kubernetes.runs.complaints import COMPONENT, Complaint, complaint
 from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
@@ -42,8 +42,6 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-#: As which events are written.
-COMPONENT = "starburst"
 #: Wall seconds between looks for operators that were installed meanwhile.
 LOOK_FOR_KINDS_S = 60.0
 #: Wall seconds between tries to reach the server at the start: the first pause and the longest.

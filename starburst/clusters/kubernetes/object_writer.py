@@ -23,6 +23,7 @@ from starburst.clusters.kubernetes.refusals import is_final, is_full, words
 from starburst.clusters.kubernetes.runs.identity import RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.run_object import RunObject
+from starburst.clusters.kubernetes.runs.taken_back import end_taken_back, note_taken_back
 from starburst.clusters.kubernetes.submitter_rights import impersonation_of, not_entitled
 from starburst.core.model.events import CancelRequested, RunEnd, RunEnded
 from starburst.domain.job import Adopted
@@ -136,12 +137,14 @@ class ObjectWriter:
         if there is not None and await self._cleared(api, run, _view(adopted.kind, there)):
             there = None
         elif there is None and not self._is_owed(run, adopted.kind):
-            return self._unwanted(run)
+            return await self._gone(api, run, adopted)
         if there is None:
             anew = made_anew(run, controller=self._controller, decision=why)
             await api.create(resource, adopted.namespace, anew)
             self._cleared_jobs.discard(run.job.id)
             return None
+        if adopted.kind == "Pod" and "deletionTimestamp" in there["metadata"]:
+            raise RuntimeError("it is being deleted")  # by whom is told once it is gone
         labels = there["metadata"].get("labels") or {}
         ours = {names.JOB: run.job.id, names.CONTROLLER: self._controller}
         if there["metadata"]["uid"] != adopted.uid and not ours.items() <= labels.items():
@@ -167,6 +170,16 @@ class ObjectWriter:
             raise RuntimeError("it was deleted or made anew meanwhile") from error
         self._registry.begins((run.job.id, run.attempt), _view(adopted.kind, marked))
         return None
+
+    async def _gone(self, api: Api, run: Run, adopted: Adopted) -> None:
+        """Report the end of a run whose object is gone: Starburst took it back, or its user deleted it."""
+        key = run.job.id, run.attempt
+        is_pod = adopted.kind == "Pod"
+        end = await end_taken_back(api, key, adopted.namespace, adopted.name) if is_pod else None
+        if end is None:
+            self._unwanted(run)
+        else:
+            self._report(end)
 
     def _unwanted(self, run: Run) -> None:
         """Report the job as cancelled: its user deleted the object, and may have created another."""
@@ -233,11 +246,14 @@ class ObjectWriter:
             # Deleted between the read and the patch: what is left of the run are its pods.
             await self._end_strays(api, namespace, key, active, grace_s)
             return
-        self._registry.ending(key, view.uid, marks.get(names.STOPPING) or view.annotations[names.STOPPING])
+        mark = marks.get(names.STOPPING) or view.annotations[names.STOPPING]
+        self._registry.ending(key, view.uid, mark)
         if not adopted:
             await api.delete(JOBS, namespace, name, uid=view.uid, propagation="Foreground")
         if isinstance(view, PodView):
             active = [] if view.over else [view]
+            if active and not view.deleting:
+                await note_taken_back(api, view, key, mark, again=names.STOPPING not in marks)
         await self._delete(api, active, grace_s)
 
     async def clear(self, api: Api, pods: list[PodView]) -> None:

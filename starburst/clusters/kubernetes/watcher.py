@@ -377,23 +377,23 @@ class ClusterWatcher:
             if not self._lists.hides(adopted.kind, adopted.namespace)
             if not may_be_made_anew(self._desk.record(job_id), adopted.kind, self._registry)
         ]
-        whys = await asyncio.gather(*(self._why_taken(job_id, adopted) for job_id, adopted in gone))
-        for (job_id, _), why in zip(gone, whys, strict=True):
-            record = self._desk.record(job_id)
-            if why and record is not None:
-                self._report(RunEnded(job_id, record.attempt, RunEnd.DISPLACED, message=why))
+        ends = await asyncio.gather(*(self._end_of_gone(job_id, adopted) for job_id, adopted in gone))
+        for (job_id, _), end in zip(gone, ends, strict=True):
+            if end is not None:
+                self._report(end)
             else:
                 self.cancel(job_id)
 
-    async def _why_taken(self, job_id: str, adopted: Adopted) -> str:
-        """Why the cluster, and not its user, may have deleted the Pod of a run meanwhile."""
+    async def _end_of_gone(self, job_id: str, adopted: Adopted) -> RunEnded | None:
+        """The end of the run of a Pod that is gone; None if its user may have deleted it meanwhile."""
         record = self._desk.record(job_id)
         if adopted.kind != "Pod" or record is None or not record.alive or record.site is not Site.CLUSTER:
-            return ""
-        nodes = [slot.where for slot in record.slots]
+            return None
+        key, nodes = (job_id, record.attempt), [slot.where for slot in record.slots]
         outs = (why_out(name, self.node(name)) for name in nodes)
-        out = next(filter(None, outs), "")
-        return out or await self._evictions.why_gone(adopted.namespace, adopted.name, nodes)
+        if out := next(filter(None, outs), ""):
+            return RunEnded(*key, RunEnd.DISPLACED, message=out)
+        return await self._evictions.end_of_gone(key, adopted.namespace, adopted.name, nodes)
 
 
 def _job_of(view: JobView | PodView) -> str:

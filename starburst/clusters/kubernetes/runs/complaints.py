@@ -9,6 +9,9 @@ from starburst.kube.errors import ApiError
 from starburst.kube.recorder import ObjectReference
 from starburst.kube.resources import EVENTS, Object, timestamp
 
+#: As which Starburst writes events.
+COMPONENT = "starburst"
+
 
 class Complaint(NamedTuple):
     """A Warning about an object; `reason` is one word in CamelCase."""

@@ -12,15 +12,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 import structlog
 
 from starburst.clusters.kubernetes.runs.complaints import events_about, events_named, last_at
+from starburst.clusters.kubernetes.runs.identity import RunKey
+from starburst.clusters.kubernetes.runs.taken_back import end_noted
+from starburst.core.model.events import RunEnd, RunEnded
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import NodeView, PodView, read_node
 from starburst.kube.recorder import reference_to
 from starburst.kube.resources import NODES
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -80,24 +86,32 @@ class Evictions:
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
             self._judged(pod, await self._why_taken(pod))
 
-    async def why_gone(self, namespace: str, name: str, nodes: Iterable[str]) -> str:
-        """Why a Pod that went while no Starburst watched counts as taken; "" if no event tells of its end.
+    async def end_of_gone(
+        self, key: RunKey, namespace: str, name: str, nodes: Iterable[str]
+    ) -> RunEnded | None:
+        """The end of a run whose Pod went while no Starburst watched, if its user did not delete that.
 
-        `nodes`: where its last run was.
+        None: no event tells of its end. `nodes`: where the run was.
         """
         async with self._turns:
-            return await _answered(f"{namespace}/{name}", lambda: self._told(namespace, name, nodes))
+            return await _answered(f"{namespace}/{name}", lambda: self._told(key, namespace, name, nodes))
 
-    async def _told(self, namespace: str, name: str, nodes: Iterable[str]) -> str:
+    async def _told(self, key: RunKey, namespace: str, name: str, nodes: Iterable[str]) -> RunEnded | None:
         events = await events_named(self._api, namespace, "Pod", name)
+        noted = end_noted(key, events)
+        if noted is not None:
+            return noted
         began = max((last_at(event) for event in events if event.get("reason") == STARTED), default=0.0)
         for node in nodes:
             events += await events_named(self._api, NODE_NAMESPACE, "Node", node)
         since = [event for event in events if last_at(event) >= began]
         for event in since:
             if event.get("reason") in (*EVICTED, *OUT):
-                return f"{event['reason']}: {event.get('message', '')}"
-        return UNKNOWN if any(event.get("reason") == KILLING for event in since) else ""
+                why = f"{event['reason']}: {event.get('message', '')}"
+                return RunEnded(*key, RunEnd.DISPLACED, message=why)
+        if any(event.get("reason") == KILLING for event in since):
+            return RunEnded(*key, RunEnd.DISPLACED, message=UNKNOWN)
+        return None
 
     async def _why_taken(self, pod: PodView) -> str:
         return pod.disruption or await _answered("/".join(pod.key), lambda: self._asked(pod))
@@ -112,7 +126,7 @@ class Evictions:
         return why_out(pod.node, node, pod)
 
 
-async def _answered(pod: str, ask: Callable[[], Awaitable[str]]) -> str:
+async def _answered(pod: str, ask: Callable[[], Awaitable[T]]) -> T:
     """Ask until the server answers: without an answer nothing is decided."""
     while True:
         try:
