@@ -203,12 +203,12 @@ class ClusterWatcher:
         await Reflector(self._api, resource, read, handler, namespace=namespace, selector=selector).run()
 
     def _read_job(self, item: Object) -> JobView:
-        view = read_job(item)
+        view = self._registry.believed(read_job(item))
         self._adoption.objects.seen(item)
         return view
 
     def _read_pod(self, item: Object) -> PodView:
-        view = read_pod(item)
+        view = self._registry.believed(read_pod(item))
         if view.owner is None:
             self._adoption.objects.seen(item)
         return view

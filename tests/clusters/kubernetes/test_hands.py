@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from starburst.core.model.events import HoldRequested, ReleaseRequested
 from starburst.domain.job import Phase
 from starburst.kube import names
-from starburst.kube.resources import JOBS, PODS
+from starburst.kube.resources import JOBS, PODS, Resource
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import ME, NS, Scene, play
 from tests.kube_unit.store import Object
@@ -222,5 +223,68 @@ def test_who_takes_the_label_off_a_job_that_waits_takes_it_out_of_the_queue(tmp_
         await scene.pass_time(5)
         assert set(scene.cancels) == {job_id}
         assert names.QUEUE not in scene.the(JOBS, "train")["metadata"]["labels"]
+
+    play(tmp_path, act)
+
+
+@pytest.fixture(params=["Job", "Pod"])
+def forged(request: pytest.FixtureRequest) -> tuple[Object, Resource]:
+    """Somebody's object, but for the label of a job that is another's."""
+    item, resource = an_object(request.param, "500", "0")
+    item["metadata"]["name"] = "forged"
+    item["metadata"]["annotations"] = {names.ADOPTED: "true"}
+    return item, resource
+
+
+@pytest.mark.parametrize("controller", [ME, None])
+@pytest.mark.parametrize("victim", ["submitted", "Job"])
+def test_an_object_with_the_label_of_anothers_job_is_a_job_of_its_own(
+    tmp_path: Path, forged: tuple[Object, Resource], victim: str, controller: str | None
+) -> None:
+    """Whatever happens to it, the other's job goes on, and its end is written on its own object."""
+    item, resource = forged
+
+    async def act(scene: Scene) -> None:
+        name, job_id, _ = await begun(scene, victim)
+        ours = {names.CONTROLLER: controller} if controller else {}
+        item["metadata"]["labels"] |= {names.JOB: job_id, **ours}
+        if resource is JOBS:
+            item["spec"]["suspend"] = True
+        scene.world.add(resource, item)
+        await scene.until(lambda: len(scene.desk.submissions) == 2)
+        await scene.until(lambda: scene.the(resource, "forged")["metadata"]["labels"][names.JOB] != job_id)
+        (own,) = scene.desk.submissions.keys() - {job_id}
+        scene.take_up(own)
+        scene.world.delete(resource, NS, "forged")
+        await scene.until(lambda: own in scene.cancels)
+        await scene.until(lambda: scene.ends)
+        assert (set(scene.cancels), scene.ends) == ({own}, [(job_id, 1, "exited")])
+        held = [event for event in scene.reports if isinstance(event, HoldRequested | ReleaseRequested)]
+        assert all(event.job_id == own for event in held)
+        if victim == "Job":
+            scene.end(job_id, Phase.SUCCEEDED, 0)
+            await scene.until(lambda: names.LOGS in scene.marks(name))
+
+    play(tmp_path, act)
+
+
+@KINDS
+def test_one_that_was_made_anew_is_still_that_of_its_job(tmp_path: Path, kind: str) -> None:
+    async def act(scene: Scene) -> None:
+        item, resource = an_object(kind, "500", "0")
+        job_id = await scene.adopt(item)
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        (pod,) = scene.pods()
+        scene.world.end_pod(pod, 0, "Evicted")
+        await scene.until(lambda: scene.ends)
+        uid = scene.the(resource, "train")["metadata"]["uid"]
+        await scene.start(job_id, "n1")
+        await scene.until(scene.running)
+        assert scene.the(resource, "train")["metadata"]["uid"] != uid
+        await scene.restart()
+        scene.world.delete(resource, NS, "train")
+        await scene.until(lambda: scene.cancels)
+        assert set(scene.cancels) == {job_id}
 
     play(tmp_path, act)

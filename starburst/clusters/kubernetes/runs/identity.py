@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from functools import lru_cache
+from typing import TypeVar
 
 from starburst.clusters.kubernetes.manifest import namespace_of, object_name
 from starburst.domain.job import Site
@@ -13,6 +15,7 @@ from starburst.kube.objects import JobView, PodView
 from starburst.runs.ports import AdoptionPort
 
 RunKey = tuple[str, int]
+View = TypeVar("View", JobView, PodView)
 
 #: Characters of a job id.
 MAX_ID = 63
@@ -64,6 +67,21 @@ class RunIdentity:
         if names.CONTROLLER in view.labels and not self._is_marked(view):
             return None
         return self._labelled(view) or self._stored(view)
+
+    def believed(self, view: View) -> View:
+        """An adopted object as it is read: without the label of a job that is another object's.
+
+        Whoever applied it wrote that. The object of a job has the name and uid that its id was made from, or
+        was made anew under that name. The marks of another scheduler are left.
+        """
+        job_id = view.labels.get(names.JOB)
+        others = view.labels.get(names.CONTROLLER, self._controller) != self._controller
+        if job_id is None or names.ADOPTED not in view.annotations or others:
+            return view
+        if job_id == adopted_id(view.name, view.uid) or self._is_made_anew(view, job_id):
+            return view
+        labels = {key: value for key, value in view.labels.items() if key != names.JOB}
+        return replace(view, labels=labels)
 
     def _is_marked(self, view: JobView | PodView) -> bool:
         return view.labels.get(names.CONTROLLER) == self._controller

@@ -30,6 +30,7 @@ class RunRegistry:
         end_times: EndTimes = WALL,
     ) -> None:
         self._identity = identity
+        self.believed = identity.believed
         self._restarts = restarts
         self._end_times = end_times
         self._units: dict[RunKey, RunObject] = {}
