@@ -84,7 +84,7 @@ class ClusterWatcher:
         self._follow_lists({(VOLUMES.plural, ""), (STORAGE_CLASSES.plural, "")})
         #: The watches of Jobs, by namespace.
         self._job_watches = TaskSet()
-        self._labels = StrippedLabels(api, desk, registry, self._job_watches)
+        self._labels = StrippedLabels(api, desk, registry, vanished, self._job_watches)
         #: Jobs whose ends were learnt from events.
         self._ended: set[str] = set()
         #: Kinds that were listed, with the namespace, and not compared with the adopted jobs since.
@@ -259,8 +259,8 @@ class ClusterWatcher:
         if ended or theirs or not self._adoption.is_taken(view):
             return
         unit = self._registry.get(self._registry.key_of(view) or ("", 0))
-        if unit is not None and unit.stopping is not None:
-            return  # Starburst deleted it
+        if unit is not None and (unit.stopping is not None or unit.unseen_end is not None):
+            return  # Starburst deleted it, or it had ended
         if isinstance(view, PodView) and view.node:
             self._evictions.judge(view)
         else:

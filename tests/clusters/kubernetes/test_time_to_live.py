@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from starburst.core.model.events import RunEnd, RunStarted
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.recorder import api_time
-from starburst.kube.resources import EVENTS, JOBS
+from starburst.kube.resources import EVENTS, JOBS, PODS
 from tests.clusters.kubernetes.scene import NS, Scene, a_job, play
 
 
@@ -67,8 +68,7 @@ def test_what_people_write_into_the_annotation_disturbs_nothing(tmp_path: Path, 
     play(tmp_path, act, minor="31")
 
 
-@pytest.mark.parametrize("adopted", [True, False])
-@pytest.mark.parametrize(
+REASONS = pytest.mark.parametrize(
     ("reason", "end"),
     [
         ("Completed", ("exited", 0)),
@@ -78,6 +78,10 @@ def test_what_people_write_into_the_annotation_disturbs_nothing(tmp_path: Path, 
         ("", None),
     ],
 )
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+@REASONS
 def test_of_one_that_somebody_deleted_after_its_end_the_events_tell(
     tmp_path: Path, adopted: bool, reason: str, end: tuple[str, int] | None
 ) -> None:
@@ -104,6 +108,37 @@ def test_of_one_that_somebody_deleted_after_its_end_the_events_tell(
             assert scene.ends == []
             assert scene.cancels == ([job_id] if adopted else []), "it counts as deleted by its user"
             assert (job_id, 1) not in scene.synced[-1].known
+
+    play(tmp_path, act, minor="31")
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+@REASONS
+def test_so_they_do_of_one_that_ended_and_was_deleted_while_no_watch_heard_of_it(
+    tmp_path: Path, adopted: bool, reason: str, end: tuple[str, int] | None
+) -> None:
+    async def act(scene: Scene) -> None:
+        job_id, name = (await scene.adopt(), "train") if adopted else (scene.submit().id, "a-1")
+        await scene.start(job_id, "n0")
+        await scene.until(lambda: RunStarted(job_id, 1) in scene.reports)
+        scene.world.fail("WATCH", times=10**6, status=500)
+        scene.world.cut_watches()
+        uid = scene.the(JOBS, name)["metadata"]["uid"]
+        if reason:
+            an_event(scene, name, uid, reason)
+        for pod in scene.pods():
+            scene.world.remove(PODS, NS, pod["metadata"]["name"])
+        scene.world.remove(JOBS, NS, name)
+        scene.world.forget()
+        scene.world.heal()
+        await scene.until(lambda: scene.ends)
+        ended = scene.reports_of(job_id)
+        if end is not None:
+            assert [(each.end.value, each.exit_code) for each in ended] == [end]
+            assert [each.ended_at for each in ended] == [pytest.approx(scene.world.clock() - HOUR_S, abs=60)]
+            assert scene.cancels == []
+        else:
+            assert ([each.end for each in ended], set(scene.cancels)) == ([RunEnd.STOPPED], {job_id})
 
     play(tmp_path, act, minor="31")
 

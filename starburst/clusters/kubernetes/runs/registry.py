@@ -247,6 +247,12 @@ class RunRegistry:
         if unit is not None and unit.view.uid == uid:
             unit.written = mark
 
+    def ended_unseen(self, key: RunKey, end: RunEnded) -> None:
+        """The Job of a run is gone, and events tell that it had ended so."""
+        unit = self._units.get(key)
+        if unit is not None:
+            unit.unseen_end = end
+
     def taken(self, pod: PodView, why: str) -> None:
         """A bare Pod that is being deleted was taken by the cluster; `why` "": by its user."""
         unit = self._units.get(self._by_uid.get(pod.uid, ("", 0)))
@@ -264,7 +270,7 @@ class RunRegistry:
         end = unit.end(self._restarts)
         if end is not None:
             unit.told_end = True
-            yield replace(end, ended_at=self._end_times.told(unit.ended_at))
+            yield replace(end, ended_at=end.ended_at or self._end_times.told(unit.ended_at))
 
     def _forget(self, unit: RunObject) -> None:
         """Drop a run whose object is gone and whose end was reported."""

@@ -57,6 +57,8 @@ class RunObject:
     taken: str | None = None
     #: The mark that was written into its object when Starburst began to end it: a watch may miss it.
     written: str = ""
+    #: Its end by the events about its Job, of one that ended and went away while no watch saw it.
+    unseen_end: RunEnded | None = None
 
     @property
     def active(self) -> list[PodView]:
@@ -97,7 +99,8 @@ class RunObject:
     @property
     def deleted(self) -> bool:
         """Whether its object was deleted before the run ended, not by Starburst nor by the cluster."""
-        return self.gone and self.stopping is None and not self._ended and not self._may_be_taken
+        by_whom = self.stopping is not None or self._may_be_taken
+        return self.gone and not (by_whom or self._ended or self.unseen_end)
 
     @property
     def _may_be_taken(self) -> bool:
@@ -160,6 +163,8 @@ class RunObject:
         view, stopping = self.view, self.stopping
         if self.active:
             return None
+        if self.unseen_end is not None:
+            return self.unseen_end
         if self._ended == "Complete":
             void = self.void
             how = RunEnd.EXITED if not void else stopping or RunEnd.LOST

@@ -1,7 +1,7 @@
 """Objects that leave a watch by label: whoever strips the label of a queue off ends no run by it.
 
 To a watch that selects by a label, an object without it is gone. So the server is asked, and an object that
-is there gets its label back.
+is there gets its label back. Of a Job that is gone, events may tell that it had ended before.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import structlog
 from starburst.aio import TaskSet
 from starburst.clusters.kubernetes.runs.identity import adopted_id
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.vanished import Vanished
 from starburst.domain.job import Phase
 from starburst.kube import names
 from starburst.kube.api import Api
@@ -32,8 +33,11 @@ Changed = Callable[[JobView | None, JobView | None], None]
 class StrippedLabels:
     """Stands between those watches and who is told; `tasks` has who asks the server."""
 
-    def __init__(self, api: Api, desk: AdoptionPort, registry: RunRegistry, tasks: TaskSet) -> None:
+    def __init__(
+        self, api: Api, desk: AdoptionPort, registry: RunRegistry, vanished: Vanished, tasks: TaskSet
+    ) -> None:
         self._api = api
+        self._vanished = vanished
         self._desk = desk
         self._registry = registry
         self._tasks = tasks
@@ -62,7 +66,15 @@ class StrippedLabels:
     async def _look(self, uid: str, changed: Changed) -> None:
         while (view := self._left.pop(uid, None)) is not None:
             if not await self._is_there(view):
+                await self._ask_for_end(view)
                 changed(view, None)
+
+    async def _ask_for_end(self, view: JobView) -> None:
+        """Have it known how a Job ended before it was deleted, if no watch saw that."""
+        key = self._registry.key_of(view)
+        end = await self._vanished.end(key, view.uid) if key is not None and view.operator is None else None
+        if key is not None and end is not None:
+            self._registry.ended_unseen(key, end)
 
     async def _is_there(self, view: JobView) -> bool:
         """Whether it is there, and has its label by now; without an answer nothing is decided."""

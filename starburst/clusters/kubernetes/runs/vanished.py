@@ -1,4 +1,4 @@
-"""The end of a run whose Job went away while no Starburst watched, as the events about the Job tell it."""
+"""The end of a run whose Job went away while nobody watched, as the events about the Job tell it."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class Vanished:
 
     async def ends(self, keys: Iterable[RunKey], uids: dict[str, str]) -> list[RunEnded]:
         """The ends of those runs of which events tell; `uids` of adopted jobs' objects, by job."""
-        asked = (self._end(key, uids.get(key[0], "")) for key in keys)
+        asked = (self.end(key, uids.get(key[0], "")) for key in keys)
         return [end for end in await asyncio.gather(*asked) if end is not None]
 
-    async def _end(self, key: RunKey, uid: str) -> RunEnded | None:
+    async def end(self, key: RunKey, uid: str) -> RunEnded | None:
+        """The end of one run; `uid` "": of any object of its name."""
         kind, namespace, name = self.where(key)
         async with self._turns:
             while kind == "Job":
