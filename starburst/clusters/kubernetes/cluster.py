@@ -163,7 +163,7 @@ class KubernetesCluster:
             status_writer=status_writer,
             adoption=adoption,
             sweeper=sweeper,
-            vanished=Vanished(api, self._writer.object_of, self._end_times),
+            vanished=Vanished(api, self._writer.object_of, self._end_times, self._tell),
             report=self._told_by_watch,
         )
         try:

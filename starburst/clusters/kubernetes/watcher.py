@@ -13,11 +13,12 @@ from starburst.clusters.kubernetes.adoption.adoption import Adoption
 from starburst.clusters.kubernetes.adoption.holds import Holds
 from starburst.clusters.kubernetes.adoption.operator_objects import operator_reflector
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
+from starburst.clusters.kubernetes.runs.absences import Absences
 from starburst.clusters.kubernetes.runs.evictions import Evictions, why_out
 from starburst.clusters.kubernetes.runs.first_lists import FirstLists
 from starburst.clusters.kubernetes.runs.gang_hosts import GangHosts
-from starburst.clusters.kubernetes.runs.identity import RunKey, adopted_id
-from starburst.clusters.kubernetes.runs.registry import NO_TRACE, RunRegistry
+from starburst.clusters.kubernetes.runs.identity import adopted_id
+from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.stripped_labels import StrippedLabels
 from starburst.clusters.kubernetes.runs.sweeper import Sweeper, is_run_of
 from starburst.clusters.kubernetes.runs.vanished import Vanished, may_be_made_anew
@@ -71,12 +72,11 @@ class ClusterWatcher:
         self._adoption = adoption
         self._rights = adoption.rights
         self._sweeper = sweeper
-        self._vanished = vanished
         self._report = report
         self._capacity = NodeCapacity(self._is_placed)
         self.volumes = VolumeRules(desk, registry)
         self._holds = Holds(desk, registry, report, status_writer.keep)
-        self._evictions = Evictions(api, self._judged)
+        self._evictions = Evictions(api, self._judged, report)
         self._hosts = GangHosts(api, registry)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
@@ -85,8 +85,15 @@ class ClusterWatcher:
         #: The watches of Jobs, by namespace.
         self._job_watches = TaskSet()
         self._labels = StrippedLabels(api, desk, registry, vanished, self._job_watches)
-        #: Jobs whose ends were learnt from events.
-        self._ended: set[str] = set()
+        self._absences = Absences(
+            desk,
+            vanished=vanished,
+            evictions=self._evictions,
+            out=lambda name: why_out(name, self.node(name)),
+            report=report,
+            cancel=self.cancel,
+            tasks=self._job_watches,
+        )
         #: Kinds that were listed, with the namespace, and not compared with the adopted jobs since.
         self._listed = {("Job", ""), ("Pod", "")}
         #: Jobs to be cancelled that the core has not taken up yet.
@@ -262,7 +269,7 @@ class ClusterWatcher:
         if unit is not None and (unit.stopping is not None or unit.unseen_end is not None):
             return  # Starburst deleted it, or it had ended
         if isinstance(view, PodView) and view.node:
-            self._evictions.judge(view)
+            self._evictions.judge(unit.key if unit is not None else (_job_of(view), 0), view)
         else:
             self.cancel(_job_of(view))
 
@@ -320,11 +327,10 @@ class ClusterWatcher:
                 self._keep_ended(event)
             if not self._lists.over:
                 self._lists.over = True
-                await self._report_vanished(self._lists.missing())
-                await self._report_deleted()
+                await self._absences.first(self._lists.missing(), self._gone())
                 self._report_synced()
             elif self._listed or self._lists.trusted:
-                await self._report_judged()
+                self._report_judged()
 
     def _keep_ended(self, event: Event) -> None:
         """Let a job stay whose Job is over, since its end elsewhere could not be written there."""
@@ -335,65 +341,36 @@ class ClusterWatcher:
             again = event.end in (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.LOST)
             self._rights.keep(event.job_id, ENDED_JOB if again else "")
 
-    async def _report_vanished(self, keys: list[RunKey]) -> None:
-        """Report the ends of runs whose Jobs went away meanwhile, as far as events tell of them."""
-        uids = {job_id: adopted.uid for job_id, adopted in self._desk.adopted().items()}
-        for end in await self._vanished.ends(keys, uids):
-            log.info("ended-and-vanished", job=end.job_id, attempt=end.attempt)
-            self._ended.add(end.job_id)
-            self._report(end)
-
     def _report_synced(self) -> None:
         """Everything has been listed: what is missing is gone."""
         orphans = self._registry.orphans()
-        known = self._registry.known() | orphans | self._lists.trusted
+        known = self._registry.known() | orphans | self._lists.trusted | self._absences.open
         self._report(SiteSynced(Site.CLUSTER, known))
+        self._absences.synced = True
         self._status_writer.look_at_all()
         self._sweeper.begin(orphans - self._lists.trusted)
 
-    async def _report_judged(self) -> None:
+    def _report_judged(self) -> None:
         """More has been listed: report what is missing there, as at first."""
         judged, orphans = self._lists.judged(), self._registry.orphans()
-        missing = sorted(judged - orphans)
-        await self._report_vanished(missing)
-        await self._report_deleted()
-        for job_id, attempt in missing:
-            if job_id not in self._ended:
-                self._report(RunEnded(job_id, attempt, RunEnd.LOST, message=NO_TRACE))
+        self._absences.judge(sorted(judged - orphans), self._gone())
         self._sweeper.begin(orphans & judged)
 
-    async def _report_deleted(self) -> None:
-        """Report the jobs whose objects were deleted while Starburst was down: cancelled, or taken away.
+    def _gone(self) -> dict[str, Adopted]:
+        """Jobs whose objects are there no more: deleted while Starburst was down, or taken away.
 
         Of kinds that were not listed, it is not known what is there.
         """
         listed, self._listed = self._listed, set()
         there = self._adoption.uids()
-        gone = [
-            (job_id, adopted)
+        return {
+            job_id: adopted
             for job_id, adopted in self._desk.adopted().items()
-            if job_id not in self._ended and adopted.uid not in there
+            if job_id not in self._absences.ended and adopted.uid not in there
             if listed & {(adopted.kind, ""), (adopted.kind, adopted.namespace)}
             if not self._lists.hides(adopted.kind, adopted.namespace)
             if not may_be_made_anew(self._desk.record(job_id), adopted.kind, self._registry)
-        ]
-        ends = await asyncio.gather(*(self._end_of_gone(job_id, adopted) for job_id, adopted in gone))
-        for (job_id, _), end in zip(gone, ends, strict=True):
-            if end is not None:
-                self._report(end)
-            else:
-                self.cancel(job_id)
-
-    async def _end_of_gone(self, job_id: str, adopted: Adopted) -> RunEnded | None:
-        """The end of the run of a Pod that is gone; None if its user may have deleted it meanwhile."""
-        record = self._desk.record(job_id)
-        if adopted.kind != "Pod" or record is None or not record.alive or record.site is not Site.CLUSTER:
-            return None
-        key, nodes = (job_id, record.attempt), [slot.where for slot in record.slots]
-        outs = (why_out(name, self.node(name)) for name in nodes)
-        if out := next(filter(None, outs), ""):
-            return RunEnded(*key, RunEnd.DISPLACED, message=out)
-        return await self._evictions.end_of_gone(key, adopted.namespace, adopted.name, nodes)
+        }
 
 
 def _job_of(view: JobView | PodView) -> str:

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
+import structlog
+
+from starburst.clusters.kubernetes.runs.identity import RunKey
+from starburst.core.model.events import RunStalled
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError
+from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.recorder import ObjectReference
 from starburst.kube.resources import EVENTS, Object, timestamp
+from starburst.runs.ports import Report
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
 
 #: As which Starburst writes events.
 COMPONENT = "starburst"
+#: Wall seconds between tries when the server does not answer, and after which that is told.
+PAUSE_S, TELL_S = 2.0, 10.0
+UNREAD = "its object is gone, and the API server does not give the events that say who ended or deleted it"
 
 
 class Complaint(NamedTuple):
@@ -61,6 +75,24 @@ async def complaint(api: Api, it: ObjectReference, *, not_by: str) -> Complaint 
         if event.get("type") == "Warning" and (event.get("source") or {}).get("component") != not_by:
             return Complaint(event.get("reason") or "", event.get("message") or "")
     return None
+
+
+async def answered(key: RunKey, ask: Callable[[], Awaitable[T]], report: Report) -> T:
+    """What events tell of a run: asked for until the server answers, without which nothing is decided.
+
+    That it does not is reported as what holds up the run.
+    """
+    stalled = RunStalled(*key, UNREAD)
+    telling = asyncio.get_running_loop().call_later(TELL_S, report, stalled)
+    try:
+        while True:
+            try:
+                return await ask()
+            except (ApiError, ApiUnreachableError) as error:
+                log.warning("events-unread", job=key[0], attempt=key[1], error=str(error))
+            await asyncio.sleep(PAUSE_S)
+    finally:
+        telling.cancel()
 
 
 def last_at(event: Object) -> float:

@@ -11,29 +11,21 @@ then, by whomever, goes back into the queue, since its deletion may have been an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from functools import partial
 
-import structlog
-
-from starburst.clusters.kubernetes.runs.complaints import events_about, events_named, last_at
+from starburst.clusters.kubernetes.runs.complaints import answered, events_about, events_named, last_at
 from starburst.clusters.kubernetes.runs.identity import RunKey
 from starburst.clusters.kubernetes.runs.taken_back import end_noted
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.objects import NodeView, PodView, read_node
 from starburst.kube.recorder import reference_to
 from starburst.kube.resources import NODES
-
-T = TypeVar("T")
-
-log = structlog.get_logger()
+from starburst.runs.ports import Report
 
 #: Wall seconds between a deletion and the look at its cause: events are written after what they tell of.
 SETTLE_S = 1.0
-#: Wall seconds between tries when the server does not answer.
-PAUSE_S = 2.0
 #: Pods that are asked about at a time, of those that went while no Starburst watched.
 AT_ONCE = 16
 #: Reasons of events by which schedulers and controllers tell of an eviction.
@@ -69,22 +61,23 @@ def why_out(name: str, node: NodeView | None, pod: PodView | None = None) -> str
 class Evictions:
     """Judges deletions one after the other; `judged` is called with each Pod and why it was taken, or ""."""
 
-    def __init__(self, api: Api, judged: Callable[[PodView, str], None]) -> None:
+    def __init__(self, api: Api, judged: Callable[[PodView, str], None], report: Report) -> None:
         self._api = api
         self._judged = judged
-        self._queue: asyncio.Queue[tuple[float, PodView]] = asyncio.Queue()
+        self._report = report
+        self._queue: asyncio.Queue[tuple[float, RunKey, PodView]] = asyncio.Queue()
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    def judge(self, pod: PodView) -> None:
+    def judge(self, key: RunKey, pod: PodView) -> None:
         """A Pod that ran was deleted, or is being deleted, and not by Starburst."""
-        self._queue.put_nowait((asyncio.get_running_loop().time() + SETTLE_S, pod))
+        self._queue.put_nowait((asyncio.get_running_loop().time() + SETTLE_S, key, pod))
 
     async def run(self) -> None:
         """Judge until cancelled."""
         while True:
-            due, pod = await self._queue.get()
+            due, key, pod = await self._queue.get()
             await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-            self._judged(pod, await self._why_taken(pod))
+            self._judged(pod, pod.disruption or await answered(key, partial(self._asked, pod), self._report))
 
     async def end_of_gone(
         self, key: RunKey, namespace: str, name: str, nodes: Iterable[str]
@@ -93,8 +86,12 @@ class Evictions:
 
         None: no event tells of its end. `nodes`: where the run was.
         """
-        async with self._turns:
-            return await _answered(f"{namespace}/{name}", lambda: self._told(key, namespace, name, nodes))
+
+        async def ask() -> RunEnded | None:
+            async with self._turns:
+                return await self._told(key, namespace, name, nodes)
+
+        return await answered(key, ask, self._report)
 
     async def _told(self, key: RunKey, namespace: str, name: str, nodes: Iterable[str]) -> RunEnded | None:
         events = await events_named(self._api, namespace, "Pod", name)
@@ -113,9 +110,6 @@ class Evictions:
             return RunEnded(*key, RunEnd.DISPLACED, message=UNKNOWN)
         return None
 
-    async def _why_taken(self, pod: PodView) -> str:
-        return pod.disruption or await _answered("/".join(pod.key), lambda: self._asked(pod))
-
     async def _asked(self, pod: PodView) -> str:
         for event in await events_about(self._api, reference_to(pod)):
             if event.get("reason") in EVICTED:
@@ -124,13 +118,3 @@ class Evictions:
         listed = await self._api.list(NODES, fields=f"metadata.name={pod.node}")
         node = next((read_node(item) for item in listed), None)
         return why_out(pod.node, node, pod)
-
-
-async def _answered(pod: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """Ask until the server answers: without an answer nothing is decided."""
-    while True:
-        try:
-            return await ask()
-        except (ApiError, ApiUnreachableError) as error:
-            log.warning("eviction-unknown", pod=pod, error=str(error))
-        await asyncio.sleep(PAUSE_S)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-import structlog
-
-from starburst.clusters.kubernetes.runs.complaints import events_of, last_at
+from starburst.clusters.kubernetes.runs.complaints import answered, events_of, last_at
 from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
@@ -15,13 +13,9 @@ from starburst.core.model.events import RunEnd, RunEnded
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import Phase, Site
 from starburst.kube.api import Api
-from starburst.kube.errors import ApiError, ApiUnreachableError
 from starburst.kube.resources import Object
+from starburst.runs.ports import Report
 
-log = structlog.get_logger()
-
-#: Wall seconds between tries when the server does not answer.
-PAUSE_S = 2.0
 #: Runs that are asked about at a time.
 AT_ONCE = 16
 COMPLETED = "Completed"
@@ -40,30 +34,28 @@ class Vanished:
     """Asks the server; `where` gives kind, namespace and name of a run's object."""
 
     def __init__(
-        self, api: Api, where: Callable[[RunKey], tuple[str, str, str]], end_times: EndTimes
+        self,
+        api: Api,
+        where: Callable[[RunKey], tuple[str, str, str]],
+        end_times: EndTimes,
+        report: Report,
     ) -> None:
         self._api = api
         self.where = where
+        self._report = report
         self._end_times = end_times
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def ends(self, keys: Iterable[RunKey], uids: dict[str, str]) -> list[RunEnded]:
-        """The ends of those runs of which events tell; `uids` of adopted jobs' objects, by job."""
-        asked = (self.end(key, uids.get(key[0], "")) for key in keys)
-        return [end for end in await asyncio.gather(*asked) if end is not None]
-
     async def end(self, key: RunKey, uid: str) -> RunEnded | None:
-        """The end of one run; `uid` "": of any object of its name."""
+        """The end of a run, if events tell of it; `uid` of its object, "": of any of its name."""
         kind, namespace, name = self.where(key)
-        async with self._turns:
-            while kind == "Job":
-                try:
-                    found = await events_of(self._api, namespace, f"involvedObject.name={name}")
-                    return self._end_of(key, (each for each in found if _is_about(each, kind, uid)))
-                except (ApiError, ApiUnreachableError) as error:
-                    log.warning("end-unknown", job=key[0], error=str(error))
-                await asyncio.sleep(PAUSE_S)
-        return None
+
+        async def ask() -> RunEnded | None:
+            async with self._turns:
+                found = await events_of(self._api, namespace, f"involvedObject.name={name}")
+            return self._end_of(key, (each for each in found if _is_about(each, kind, uid)))
+
+        return await answered(key, ask, self._report) if kind == "Job" else None
 
     def _end_of(self, key: RunKey, events: Iterable[Object]) -> RunEnded | None:
         for event in events:
