@@ -182,6 +182,11 @@ class FakeServer:
         for watcher in self.watchers:
             watcher.queue.put_nowait(rest)
 
+    def mute_watches(self, resource: Resource) -> None:
+        """Open watches hear nothing more, though their connections stay."""
+        for watcher in [each for each in self.watchers if each.within.plural == resource.plural]:
+            self.watchers.discard(watcher)
+
     def tell(self, event: Object) -> None:
         """Any event, true or not, to every open watch."""
         for watcher in self.watchers:

@@ -18,6 +18,7 @@ from starburst.clusters.kubernetes.object_writer import ObjectWriter
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.runs.complaints import COMPONENT, Complaint, complaint
 from starburst.clusters.kubernetes.runs.end_times import EndTimes
+from starburst.clusters.kubernetes.runs.fresh_looks import fresh_look
 from starburst.clusters.kubernetes.runs.identity import RunIdentity, RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings
@@ -125,6 +126,7 @@ class KubernetesCluster:
             end=self._displace,
             clear=partial(self._writer.clear, api),
             surroundings=surroundings,
+            again=partial(fresh_look, api),
             complaint=lambda view: complaint(api, reference_to(view), not_by=COMPONENT),
             suspended=status_writer.is_suspended,
             report=self._tell,

@@ -20,6 +20,7 @@ from starburst.clusters.kubernetes.manifest import (
 )
 from starburst.clusters.kubernetes.options import ClusterOptions
 from starburst.clusters.kubernetes.refusals import is_final, is_full, words
+from starburst.clusters.kubernetes.runs.fresh_looks import pods_of
 from starburst.clusters.kubernetes.runs.identity import RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.run_object import RunObject
@@ -223,7 +224,10 @@ class ObjectWriter:
     ) -> None:
         """End a run so that its end counts as `how`, with the message `why`; the first call decides both.
 
-        See `RunSite.stop`.
+        A run that has ended by itself is left to the watch, which tells how. See `RunSite.stop`.
+
+        Raises:
+            RuntimeError: pods of it are alive of which no watch has told; it is to be ended again.
         """
         unit = self._registry.get(key)
         kind, namespace, name, adopted = self._object_of(key, unit)
@@ -231,10 +235,17 @@ class ObjectWriter:
         there = await api.find(resource, namespace, name)
         view = None if there is None else _view(kind, there)
         active = unit.active if unit is not None else []
-        self._keep_logs(api, key, active)
         if view is None or self._registry.key_of(view) != key:
+            self._keep_logs(api, key, active)
             await self._end_strays(api, namespace, key, active, grace_s)
             return
+        if _is_over(view):
+            return
+        if isinstance(view, JobView) and adopted:
+            # It stays, so only its pods tell when it has ended.
+            self._registry.listed(view.uid, await pods_of(api, view, there))
+            active = self._registry.active_pods(view.uid)
+        self._keep_logs(api, key, active)
         body: Object = withdrawn(features) if isinstance(view, JobView) and adopted else {}
         marks = _end_marks(view, key, how, why, adopted=adopted)
         body["metadata"] = {"annotations": marks, "uid": view.uid}
@@ -255,6 +266,7 @@ class ObjectWriter:
             if active and not view.deleting:
                 await note_taken_back(api, view, key, mark, again=names.STOPPING not in marks)
         await self._delete(api, active, grace_s)
+        self._require_told(view.uid)
 
     async def clear(self, api: Api, pods: list[PodView]) -> None:
         """Delete pods that outlived their Job, with their own grace."""
@@ -293,6 +305,10 @@ class ObjectWriter:
     ) -> None:
         """The object of a run is gone: delete pods that it left behind."""
         job_id, attempt = key
+        unit = self._registry.get(key)
+        if unit is not None and isinstance(unit.view, JobView) and self._registry.is_ahead(unit.view.uid):
+            self._registry.listed(unit.view.uid, await pods_of(api, unit.view, None))
+            known = unit.active
         selector = f"{names.JOB}={job_id},{names.CONTROLLER}={self._controller}"
         listed = [read_pod(item) for item in await api.list(PODS, namespace, selector)]
         runs = self._registry
@@ -300,8 +316,15 @@ class ObjectWriter:
         await self._delete(api, strays or known, grace_s)
         if strays:
             raise RuntimeError(f"{len(strays)} pods of {job_id} are still there")  # asked again after a pause
+        if unit is not None:
+            self._require_told(unit.view.uid)
         if not known:  # else the end is reported when they are gone
             self._report(RunEnded(job_id, attempt, RunEnd.STOPPED))
+
+    def _require_told(self, uid: str) -> None:
+        """Raise RuntimeError if pods live of which no watch has told: asked again, they are listed again."""
+        if self._registry.is_ahead(uid):
+            raise RuntimeError("pods are still there of which no watch has told")
 
     def _keep_logs(self, api: Api, key: RunKey, pods: list[PodView]) -> None:
         """Copy the logs of pods that are about to be deleted."""
@@ -316,6 +339,13 @@ class ObjectWriter:
     async def close(self) -> None:
         """Cancel copies of logs that are under way."""
         await self._keeping.cancel()
+
+
+def _is_over(view: JobView | PodView) -> bool:
+    """Whether it has ended by itself; one that is being deleted can be marked Failed for what it loses."""
+    if isinstance(view, PodView):
+        return view.over and not (view.phase == "Failed" and view.deleting)
+    return view.end == "Complete" or (view.end == "Failed" and not view.deleting)
 
 
 def _view(kind: str, there: Object) -> JobView | PodView:

@@ -80,6 +80,7 @@ class ClusterWatcher:
         self._hosts = GangHosts(api, registry)
         self._reported: tuple[Node, ...] = ()
         self._dirty = asyncio.Event()
+        registry.wake = self._dirty.set
         self._lists = FirstLists(desk, registry, vanished.where)
         self._follow_lists({(VOLUMES.plural, ""), (STORAGE_CLASSES.plural, "")})
         #: The watches of Jobs, by namespace.

@@ -96,6 +96,16 @@ def test_a_pod_that_runs_is_not_stuck_and_one_that_cannot_be_bound_is() -> None:
     assert judged(unschedulable="no room on n0") == ("no room on n0", 60.0)
 
 
+def test_pods_that_kubernetes_counts_are_made_though_no_watch_has_told_of_them() -> None:
+    book = RunRegistry(RunIdentity(FakeDesk(), ME, NS))
+    known = RunSurroundings(LIMITS, a_node, 1000.0)
+    book.job_changed(None, a_job())
+    (unit,) = book
+    assert why_stalled(unit, known) is not None
+    book.job_changed(a_job(), a_job(active=1))
+    assert why_stalled(unit, known) is None
+
+
 def end_of(scene: Scene) -> RunEnded:
     return next(event for event in scene.reports if isinstance(event, RunEnded))
 

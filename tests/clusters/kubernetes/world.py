@@ -18,7 +18,7 @@ from starburst.kube import names
 from starburst.kube.api import STRATEGIC, Api
 from starburst.kube.objects import is_copy
 from starburst.kube.recorder import api_time
-from starburst.kube.resources import JOBS, NODES, PODS
+from starburst.kube.resources import JOBS, NODES, PODS, Resource
 from tests.kube_unit.server import Asked, FakeServer, Watcher
 from tests.kube_unit.store import Address, Object, RefusedError
 
@@ -77,6 +77,11 @@ class World(FakeServer):
     def nudge(self) -> None:
         """Look again: a switch was turned."""
         self._queue.put_nowait({})
+
+    def mute_watches(self, resource: Resource) -> None:
+        """As `FakeServer`; its own controllers hear on."""
+        super().mute_watches(resource)
+        self.watchers.add(Watcher(Address.of(resource.path()), "", self._queue))
 
     def _called(self, asked: Asked) -> Object | bytes:
         """Conditions are merged by type, as a strategic merge patch does."""

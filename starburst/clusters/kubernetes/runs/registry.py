@@ -41,7 +41,11 @@ class RunRegistry:
         self._pods: dict[str, dict[tuple[str, str], PodView]] = {}
         #: Jobs of runs, by the uids of pods that were taken out of them.
         self._taken_out: dict[str, str] = {}
+        #: Those that a list found and of which the watch has not told, by that uid, namespace and name.
+        self._ahead: dict[tuple[str, tuple[str, str]], None] = {}
         self._news: dict[RunKey, None] = {}
+        #: Called when there is news that is no event of a watch.
+        self.wake: Callable[[], None] = lambda: None
         #: Runs of earlier watches whose ends were not told.
         self._before: dict[RunKey, RunObject] = {}
 
@@ -106,7 +110,8 @@ class RunRegistry:
     def begin_anew(self) -> None:
         """Forget what was seen, before everything is listed again: what went away meanwhile is not told."""
         self._before |= {unit.key: unit for unit in self if not unit.told_end}
-        for seen in (self._units, self._attempts, self._by_uid, self._pods, self._taken_out, self._news):
+        by_job = (self._by_uid, self._pods, self._taken_out, self._ahead)
+        for seen in (self._units, self._attempts, *by_job, self._news):
             seen.clear()
 
     def vanished(self, known: Collection[RunKey]) -> list[RunEnded]:
@@ -145,6 +150,7 @@ class RunRegistry:
             self._changed(old, new)
             return ""
         kept_under = job or pod.uid
+        self._ahead.pop((kept_under, pod.key), None)
         if new is None:
             self._taken_out.pop(pod.uid, None)
             self._remove(pod, kept_under)
@@ -170,6 +176,27 @@ class RunRegistry:
         pods.pop(pod.key, None)
         if not pods and job not in self._by_uid:
             self._pods.pop(job, None)
+
+    def listed(self, uid: str, pods: Collection[PodView]) -> None:
+        """The pods of a Job as listed just now: what lives counts though the watch has not told of it.
+
+        It does so until the watch tells of it, or a later list is without it.
+        """
+        alive = {pod.key: pod for pod in pods if not pod.over}
+        known = self._pods.setdefault(uid, {})
+        for owner, key in [*self._ahead]:
+            if owner == uid and key not in alive:
+                del known[key], self._ahead[owner, key]
+        self._ahead |= {(uid, key): None for key in alive if key not in known}
+        for key, pod in alive.items():
+            known.setdefault(key, pod)
+        if uid in self._by_uid:
+            self._news[self._by_uid[uid]] = None
+            self.wake()
+
+    def is_ahead(self, uid: str) -> bool:
+        """Whether a Job has pods that were listed and of which the watch has not told."""
+        return any(owner == uid for owner, _ in self._ahead)
 
     def _changed(self, old: JobView | PodView | None, new: JobView | PodView | None) -> None:
         view = new or old

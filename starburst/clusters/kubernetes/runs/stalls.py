@@ -94,7 +94,7 @@ def _not_made(run: RunObject, known: RunSurroundings) -> Stall | None:
         return None
     if view.withdrawn:
         return Stall("withdrawn", f"somebody withdrew it: the Job {view.name} is to have no pods", limit_s)
-    if run.pods or run.told_started:
+    if run.pods or view.active or run.told_started:  # Kubernetes may count pods that no watch has told of
         return None
     words = known.complaint.words if known.complaint else f"kubectl describe job {view.name} says why"
     return Stall("not made", f"its pods are not made: {words}", limit_s, view)

@@ -44,12 +44,14 @@ class SweptCluster:
     """What the sweeper looks at and acts through.
 
     `end` ends a run: how that counts, and why. `surroundings` of a run, given the last complaint about it.
-    `complaint` reads the events about an object. `suspended`: whether a job's own, managed Job is suspended.
+    `again` has a run as the server has it now, None if it is gone. `complaint` reads the events about an
+    object. `suspended`: whether a job's own, managed Job is suspended.
     """
 
     end: Callable[[RunKey, RunEnd, str], Awaitable[None]]
     clear: Callable[[list[PodView]], Awaitable[None]]
     surroundings: Callable[[Complaint | None], RunSurroundings]
+    again: Callable[[RunObject], Awaitable[RunObject | None]]
     complaint: Callable[[JobView | PodView], Awaitable[Complaint | None]]
     suspended: Callable[[str], bool]
     report: Report
@@ -105,12 +107,14 @@ class Sweeper:
         if _is_live(run) and (run.suspended or self._cluster.suspended(run.key[0])):
             log.info("suspended", job=run.key[0], attempt=run.key[1])
             await self._end(run.key, RunEnd.SUSPENDED, SUSPENDED_BY_USER)
-        elif _is_half_stopped(run) or self._is_stray(run):
+        elif self._is_half_stopped(run) or self._is_stray(run):
             log.warning("taken-back", job=run.key[0], attempt=run.key[1])
             await self._end(run.key)
-        elif _is_live(run) and (why := self._why_out_of_time(run)):
-            log.warning("out-of-time", job=run.key[0], attempt=run.key[1])
-            await self._end(run.key, RunEnd.OUT_OF_TIME, why)
+        elif _is_live(run) and self._why_out_of_time(run):
+            there = await self._asked(run)
+            if there is not None and (why := self._why_out_of_time(there)):
+                log.warning("out-of-time", job=run.key[0], attempt=run.key[1])
+                await self._end(run.key, RunEnd.OUT_OF_TIME, why)
         elif run.outliving:
             await self._clear(run, now)
         elif not run.told_end:
@@ -133,11 +137,24 @@ class Sweeper:
         watched.stall = stall
         await self._ask(watched, now)
         if now - watched.since >= stall.limit_s:
+            there = await self._asked(run)
+            stall = None if there is None or not _is_live(there) else why_stalled(there, known)
+            if stall is None or stall.cause != watched.stall.cause:
+                watched.since = now if there is not None else watched.since  # it went on unseen
+                return
             log.warning("displaced", job=run.key[0], attempt=run.key[1], why=stall.why)
             is_ours = run.told_started or not stall.limit_s  # else its start came to nothing
             await self._end(run.key, RunEnd.DISPLACED if is_ours else RunEnd.NOT_STARTED, stall.why)
         elif now - watched.since >= min(TELL_S, stall.limit_s):
             self._tell(run.key, watched)
+
+    async def _asked(self, run: RunObject) -> RunObject | None:
+        """A run as the server has it now; None if it is gone, as its watch will tell, or nobody answers."""
+        try:
+            return await self._cluster.again(run)
+        except Exception as error:  # whatever it was, the next sweep asks again
+            log.warning("displace-unsure", job=run.key[0], error=str(error))
+            return None
 
     async def _ask(self, watched: _Watched, now: float) -> None:
         """Read the events about what holds up a run; the next look has their words."""
@@ -184,6 +201,20 @@ class Sweeper:
             return ""
         return "it was active for longer than its activeDeadlineSeconds"
 
+    def _is_half_stopped(self, run: RunObject) -> bool:
+        """Whether the end of a run was announced, and its object neither deleted nor withdrawn.
+
+        Or pods of it were alive then of which no watch has told.
+        """
+        view = run.view
+        if run.told_end or run.stopping is None:
+            return False
+        if self._registry.is_ahead(view.uid):
+            return True
+        if run.gone or view.deleting:
+            return False
+        return not (isinstance(view, JobView) and (view.end or view.withdrawn))
+
     def _is_stray(self, run: RunObject) -> bool:
         """Whether an object is for a run that the core does not know of."""
         ended = isinstance(run.view, JobView) and run.view.end
@@ -201,10 +232,3 @@ def is_run_of(record: JobRecord, key: RunKey) -> bool:
 def _is_live(run: RunObject) -> bool:
     """Whether a run goes on, and nothing ends it."""
     return not run.told_end and not run.gone and run.stopping is None and not run.view.deleting
-
-
-def _is_half_stopped(run: RunObject) -> bool:
-    """Whether the end of a run was announced, and its object neither deleted nor withdrawn."""
-    if run.told_end or run.gone or run.view.deleting or run.stopping is None:
-        return False
-    return not (isinstance(run.view, JobView) and (run.view.end or run.view.withdrawn))
