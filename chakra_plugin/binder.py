@@ -162,7 +162,7 @@ class Binder:
                 log.info("bind-conflict", pod=f"{namespace}/{name}", node=bind.node, error=error.message)
                 return await self._ask(bind)
             log.warning("not-bound", pod=f"{namespace}/{name}", node=bind.node, error=str(error))
-            if error.status == 404:
+            if error.absent:
                 return BindingResult.GONE, ""
             return (BindingResult.UNKNOWN if error.status >= 500 else BindingResult.REFUSED), ""
         except ApiUnreachableError as error:

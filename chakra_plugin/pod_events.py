@@ -161,7 +161,7 @@ class PodEventReporter:
                     reference_to(report.pod), report.kind, report.reason, report.message, one_per_reason=True
                 )
         except (ApiError, ApiUnreachableError) as error:
-            if not (isinstance(error, ApiError) and error.status in (404, 409)):  # the pod is gone
+            if not (isinstance(error, ApiError) and (error.absent or error.status == 409)):  # the pod is gone
                 log.warning("not-reported", pod="/".join(report.pod.key), error=str(error))
             return False
         return True

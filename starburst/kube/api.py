@@ -93,7 +93,7 @@ class Api:
         try:
             return await self.get(resource, namespace, name)
         except ApiError as error:
-            if error.status == 404:
+            if error.absent:
                 return None
             raise
 
@@ -146,7 +146,7 @@ class Api:
         try:
             await self.call("DELETE", resource.path(namespace, name), body=body)
         except ApiError as error:
-            if error.status == 404 or (uid and error.status == 409):
+            if error.absent or (uid and error.status == 409):
                 return False
             raise
         return True

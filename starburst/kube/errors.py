@@ -12,7 +12,7 @@ class ApiError(Exception):
     """The server refused a call. `reason` is Kubernetes' word, such as NotFound or Conflict.
 
     `retry_after_s`: how long the server asks to wait, at most LONGEST_PAUSE_S. `causes`: "field: message" of
-    each invalid field.
+    each invalid field. `name` of the object that it is about, if it says so.
     """
 
     def __init__(
@@ -22,13 +22,24 @@ class ApiError(Exception):
         message: str,
         retry_after_s: float = 0.0,
         causes: tuple[str, ...] = (),
+        *,
+        name: str = "",
     ) -> None:
         super().__init__(f"{status} {reason}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
         self.causes = causes
+        self.name = name
         self.retry_after_s = min(retry_after_s, LONGEST_PAUSE_S)
+
+    @property
+    def absent(self) -> bool:
+        """Whether the server has no object of that name.
+
+        Any other 404 says nothing of objects: the kind is not served (now), or a proxy answered.
+        """
+        return self.status == 404 and self.reason == "NotFound" and bool(self.name)
 
 
 class ApiUnreachableError(Exception):
@@ -65,4 +76,5 @@ def refusal(status: int, told: dict[str, Any], after_s: float = 0.0) -> ApiError
         str(told.get("message", "")),
         after_s,
         tuple(" ".join(cause.split()) for cause in dict.fromkeys(causes)),
+        name=str(details.get("name") or ""),
     )

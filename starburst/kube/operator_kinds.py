@@ -54,14 +54,14 @@ class OperatorKind:
 
 def _kubeflow(name: str, plural: str, version: str = "kubeflow.org/v1") -> OperatorKind:
     ends = (("Succeeded", f"{name}Succeeded"), ("Failed", f"{name}Failed"))
-    return OperatorKind(name, Resource(version, plural), ("runPolicy", "suspend"), *ends)
+    return OperatorKind(name, Resource(version, plural, optional=True), ("runPolicy", "suspend"), *ends)
 
 
 _SUBMIT = "give it to starburst submit"
 KINDS = (
     OperatorKind(
         "JobSet",
-        Resource("jobset.x-k8s.io/v1alpha2", "jobsets"),
+        Resource("jobset.x-k8s.io/v1alpha2", "jobsets", optional=True),
         succeeded=("Completed", "AllJobsCompleted"),
         failed=("Failed", "FailedJobs"),
     ),
@@ -71,19 +71,19 @@ KINDS = (
     _kubeflow("MPIJob", "mpijobs", "kubeflow.org/v2beta1"),
     OperatorKind(
         "TrainJob",
-        Resource("trainer.kubeflow.org/v1alpha1", "trainjobs"),
+        Resource("trainer.kubeflow.org/v1alpha1", "trainjobs", optional=True),
         succeeded=("Complete", "AllJobsCompleted"),
         failed=("Failed", "FailedJobs"),
     ),
-    OperatorKind("RayJob", Resource("ray.io/v1", "rayjobs")),
+    OperatorKind("RayJob", Resource("ray.io/v1", "rayjobs", optional=True)),
     OperatorKind(
         "RayCluster",
-        Resource("ray.io/v1", "rayclusters"),
+        Resource("ray.io/v1", "rayclusters", optional=True),
         refusal=f"a RayCluster never ends, so nothing could be written on it; {_SUBMIT}, or apply a RayJob",
     ),
     OperatorKind(
         "Job",
-        Resource("batch.volcano.sh/v1alpha1", "jobs"),
+        Resource("batch.volcano.sh/v1alpha1", "jobs", optional=True),
         refusal=f"a Volcano Job cannot be suspended, so Volcano runs it at once; {_SUBMIT}",
     ),
 )

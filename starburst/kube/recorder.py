@@ -105,7 +105,7 @@ class EventWriter:
         try:
             await self._api.patch(EVENTS, namespace, name, change)
         except ApiError as error:
-            if error.status == 404:
+            if error.absent:
                 return False
             raise
         return True

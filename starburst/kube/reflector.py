@@ -23,7 +23,7 @@ T = TypeVar("T")
 #: an event or a bookmark sets them back: if a list did, a watch that always fails would list without end.
 FIRST_PAUSE_S = 0.25
 LAST_PAUSE_S = 20.0
-#: The same for a kind of object that this server does not serve (404).
+#: The same for an optional kind of object that this server does not serve (404).
 UNSERVED_PAUSE_S = 600.0
 #: How long one watch lasts, drawn anew each time, so that clients do not all come back at once. A quiet
 #: stream ends with a bookmark, before it is taken for dead (`api.SILENCE_S`).
@@ -109,7 +109,7 @@ class Reflector(Generic[T]):
                 if error.status == 410:
                     self._version = ""
                     log.info("watch-expired", of=self._resource.plural)
-                elif error.status == 404:
+                elif error.status == 404 and self._resource.optional:
                     log.info("not-served", of=self._resource.plural)
                     asked_s = UNSERVED_PAUSE_S
                 else:

@@ -13,11 +13,15 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of object: API version ("batch/v1"), plural, and whether its objects are in namespaces."""
+    """A kind of object: API version ("batch/v1"), plural, and whether its objects are in namespaces.
+
+    `optional`: there are servers that do not serve it.
+    """
 
     api_version: str
     plural: str
     namespaced: bool = True
+    optional: bool = False
 
     def path(self, namespace: str = "", name: str = "", sub: str = "") -> str:
         """The URL path of one object, of a namespace's objects or, without a namespace, of all objects."""
@@ -41,7 +45,7 @@ VOLUMES = Resource("v1", "persistentvolumes", namespaced=False)
 STORAGE_CLASSES = Resource("storage.k8s.io/v1", "storageclasses", namespaced=False)
 CSI_NODES = Resource("storage.k8s.io/v1", "csinodes", namespaced=False)
 #: Served from 1.24 on.
-STORAGE_CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities")
+STORAGE_CAPACITIES = Resource("storage.k8s.io/v1", "csistoragecapacities", optional=True)
 LEASES = Resource("coordination.k8s.io/v1", "leases")
 
 

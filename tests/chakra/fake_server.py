@@ -68,7 +68,7 @@ class Server:
         """As the subresource does it; and what a kubelet would say to it."""
         pod = self.objects["pods"].get(key)
         if pod is None:
-            raise ApiError(404, "NotFound", key)
+            raise ApiError(404, "NotFound", key, name=key)
         if pod["spec"].get("nodeName"):
             raise ApiError(409, "Conflict", f"{key} is already assigned")
         node = body["target"]["name"]
@@ -191,7 +191,7 @@ class Client:
         await self._travel()
         item = copy.deepcopy(self.server.objects[resource.plural].get(f"{namespace}/{name}"))
         if item is None:
-            raise ApiError(404, "NotFound", name)
+            raise ApiError(404, "NotFound", name, name=name)
         for field, value in body.items():
             item[field] = {**item.get(field, {}), **value} if isinstance(value, dict) else value
         self.server.put(resource.plural, item)

@@ -33,7 +33,7 @@ class Server:
         if create and self.stored is not None:
             raise ApiError(409, "AlreadyExists", "it is there")
         if not create and self.stored is None:
-            raise ApiError(404, "NotFound", "it is not there")
+            raise ApiError(404, "NotFound", "it is not there", name="lease")
         if self.stored is not None and not create:
             told, known = body["metadata"]["resourceVersion"], self.stored["metadata"]["resourceVersion"]
             if told != known:

@@ -128,7 +128,7 @@ def test_a_conflict_is_looked_into(found, heard):
 
 
 def test_a_pod_that_is_gone_cannot_be_bound_by_what_was_sent_before():
-    script = Script(SILENCE, ApiError(404, "NotFound", ""))
+    script = Script(SILENCE, ApiError(404, "NotFound", "", name="p"))
     assert play(script) == ["refused"]
     assert script.heard[0][1] < 1
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from starburst.kube.api import Api
 from starburst.kube.reflector import Reflector
-from starburst.kube.resources import PODS
+from starburst.kube.resources import PODS, Resource
 from tests.kube_unit.samples import Sleeps, Told, a_pod, reflecting, until
 from tests.kube_unit.server import FakeServer
 
@@ -51,7 +51,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(*names: str, on: FakeServer | None = None, **more: Any) -> AsyncIterator[Scene]:
+async def scene(
+    *names: str, on: FakeServer | None = None, resource: Resource = PODS, **more: Any
+) -> AsyncIterator[Scene]:
     """Pods of these names, listed and watched."""
     async with on or FakeServer() as server:
         for name in names:
@@ -59,6 +61,6 @@ async def scene(*names: str, on: FakeServer | None = None, **more: Any) -> Async
         told, sleeps = Told(), Sleeps()
         async with (
             server.api(sleep=sleeps) as api,
-            reflecting(api, PODS, told, sleep=sleeps, **more) as reflector,
+            reflecting(api, resource, told, sleep=sleeps, **more) as reflector,
         ):
             yield Scene(server, api, reflector, told, sleeps)

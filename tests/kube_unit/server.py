@@ -38,6 +38,8 @@ class Fault:
     status: int = 0
     reason: str = ""
     message: str = "as ordered"
+    #: Of the object that is not there (404); a proxy, or a server that does not serve the kind, has none.
+    name: str = ""
     #: Of an invalid object, "field: message" each.
     causes: tuple[str, ...] = ()
     headers: dict[str, str] = field(default_factory=dict)
@@ -215,7 +217,8 @@ class FakeServer:
             if fault is not None:
                 return await self._failed(request, fault)
         except RefusedError as no:
-            return web.json_response(_status(no.status, no.reason, no.message), status=no.status)
+            body = {**_status(no.status, no.reason, no.message), "details": {"name": no.name}}
+            return web.json_response(body, status=no.status)
         if isinstance(answer, bytes):
             return web.Response(body=answer, content_type="text/plain")
         return web.json_response(answer, status=201 if asked.method == "POST" else 200)
@@ -238,7 +241,10 @@ class FakeServer:
         if fault.status:
             body = _status(fault.status, fault.reason, fault.message)
             causes = [cause.partition(": ") for cause in fault.causes]
-            body["details"] = {"causes": [{"field": field, "message": why} for field, _, why in causes]}
+            body["details"] = {
+                "name": fault.name,
+                "causes": [{"field": field, "message": why} for field, _, why in causes],
+            }
             return web.json_response(body, status=fault.status, headers=fault.headers)
         if fault.silent:
             await self._over.wait()

@@ -32,9 +32,10 @@ _COUNTS_UP = 32
 class RefusedError(Exception):
     """The server says no."""
 
-    def __init__(self, status: int, reason: str, message: str = "") -> None:
+    def __init__(self, status: int, reason: str, message: str = "", name: str = "") -> None:
+        """`name`: of the object that it is about, if the answer has it."""
         super().__init__(f"{status} {reason} {message}")
-        self.status, self.reason, self.message = status, reason, message
+        self.status, self.reason, self.message, self.name = status, reason, message, name
 
 
 def copied(item: Any) -> Any:
@@ -96,7 +97,8 @@ class Store:
         """Raises RefusedError: there is none."""
         found = self._objects.get(_bare(address))
         if found is None:
-            raise RefusedError(404, "NotFound", f'{address.plural} "{address.name}" not found')
+            message = f'{address.plural} "{address.name}" not found'
+            raise RefusedError(404, "NotFound", message, address.name)
         return found
 
     def all(self, within: Address, selector: str = "") -> list[Object]:

@@ -151,6 +151,22 @@ def test_a_plain_no_is_not_asked_again(status: int) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("reason", ["", "NotFound"], ids=["proxy", "unserved"])
+def test_only_an_answer_that_names_the_object_says_that_there_is_none(reason: str) -> None:
+    async def main() -> None:
+        async with FakeServer() as server, server.api() as api:
+            server.add(PODS, a_pod())
+            for method, call in (("GET", api.find), ("DELETE", api.delete)):
+                server.fail(method, status=404, reason=reason)
+                with pytest.raises(ApiError):
+                    await call(PODS, "ns", "p")
+                server.fail(method, status=404, reason="NotFound", name="p")
+                assert not await call(PODS, "ns", "p")
+                assert await call(PODS, "ns", "p")
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize(
     ("fault", "error"),

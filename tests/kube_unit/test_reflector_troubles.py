@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -130,14 +131,15 @@ def test_watches_last_differently_long_so_that_clients_do_not_come_back_together
     asyncio.run(main())
 
 
-def test_a_kind_that_the_server_does_not_serve_is_asked_for_seldom() -> None:
+@pytest.mark.parametrize("optional", [True, False])
+def test_an_optional_kind_that_the_server_does_not_serve_is_asked_for_seldom(optional: bool) -> None:
     async def main() -> None:
-        async with scene("a") as it:
+        async with scene("a", resource=replace(PODS, optional=optional)) as it:
             await it.watching()
             it.server.fail("GET", status=404, times=1)
             it.server.expire_watches()
             await until(lambda: len(it.asked("list")) >= 3)
-            assert UNSERVED_PAUSE_S in it.sleeps.all
+            assert (UNSERVED_PAUSE_S in it.sleeps.all) == optional
             assert "refused: 404" in it.told.all
 
     asyncio.run(main())

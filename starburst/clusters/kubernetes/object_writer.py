@@ -84,7 +84,13 @@ class ObjectWriter:
 
     async def _is_there(self, api: Api, adopted: Adopted) -> bool:
         """Whether the very Job that its user made is there, and stays."""
-        there = await api.find(resource_named(adopted.kind), adopted.namespace, adopted.name)
+        try:
+            there = await api.find(resource_named(adopted.kind), adopted.namespace, adopted.name)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            # This is no outage of the cluster.
+            raise RuntimeError(f"the cluster does not tell of its {adopted.kind}: {error}") from error
         metadata = {} if there is None else there["metadata"]
         return metadata.get("uid") == adopted.uid and "deletionTimestamp" not in metadata
 
@@ -165,7 +171,7 @@ class ObjectWriter:
         try:
             marked = await api.patch(resource, adopted.namespace, adopted.name, body)
         except ApiError as error:
-            if error.status not in (404, 409):
+            if not error.absent and error.status != 409:
                 raise
             # Asked again after a pause.
             raise RuntimeError("it was deleted or made anew meanwhile") from error
@@ -252,7 +258,7 @@ class ObjectWriter:
         try:
             await api.patch(resource, namespace, name, body)
         except ApiError as error:
-            if error.status != 404:  # a 409 is another object of its name: the next try sees it
+            if not error.absent:  # a 409 is another object of its name: the next try sees it
                 raise
             # Deleted between the read and the patch: what is left of the run are its pods.
             await self._end_strays(api, namespace, key, active, grace_s)

@@ -171,7 +171,7 @@ class StatusWriter:
                     await self._mend(job_id)
                     self._failures.pop(job_id, None)
                 except ApiError as error:
-                    if error.status != 404:  # else it was deleted meanwhile
+                    if not error.absent:  # else it was deleted meanwhile
                         self._retry(job_id, error)
                 except ApiUnreachableError as error:
                     self._retry(job_id, error)

@@ -46,7 +46,7 @@ def test_a_stop_of_an_object_that_vanishes_under_it_is_done(tmp_path: Path, kind
         job_id = await scene.adopt(item)
         await scene.start(job_id, "n0")
         await scene.until(scene.running)
-        scene.world.fail("PATCH", says=names.STOPPING, status=404, reason="NotFound")
+        scene.world.fail("PATCH", says=names.STOPPING, status=404, reason="NotFound", name="train")
         scene.world.delete(resource, NS, "train")
         for _ in range(100):
             try:

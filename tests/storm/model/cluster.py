@@ -175,7 +175,7 @@ class ModelCluster(World):
         try:
             answer = of_world(lambda: self._told(lambda: self._called(asked)))
         except RefusedError as no:
-            raise ApiError(no.status, no.reason, no.message) from None
+            raise ApiError(no.status, no.reason, no.message, name=no.name) from None
         assert isinstance(answer, dict)
         found: Object = copied(answer)
         return found

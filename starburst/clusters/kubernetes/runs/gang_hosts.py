@@ -79,5 +79,5 @@ class GangHosts:
         try:
             await self._api.patch(PODS, pod.namespace, pod.name, body)
         except ApiError as error:
-            if error.status not in (404, 409):  # else it is gone, or another one of its name
+            if not error.absent and error.status != 409:  # else it is gone, or another one of its name
                 raise
