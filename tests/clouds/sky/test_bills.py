@@ -12,7 +12,7 @@ from starburst.core.model.events import Event, InstanceFailed, InstanceGone, Ins
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import BOOT_S, RENT_S, FakeSky
 from tests.clouds.sky.fake_vm import Vm
-from tests.clouds.sky.life import OFFER, SPOT, Life, at, play, ready
+from tests.clouds.sky.life import OFFER, Life, play, ready
 
 
 def bill(event: InstanceGone | InstanceFailed) -> tuple[float | None, float | None]:
@@ -265,20 +265,6 @@ def test_a_stopped_machine_is_billed_until_it_was_stopped(tmp_path: Path) -> Non
         assert gone.ended_at == sky.vms[0].stopped_at
         assert sky.vms[0].ended_at is not None
         assert sky.vms[0].ended_at > gone.ended_at
-
-    play(tmp_path, story)
-
-
-def test_a_spot_machine_that_its_cloud_stops_was_preempted(tmp_path: Path) -> None:
-    """As Azure takes spot machines, and GCP for the time of their end."""
-
-    async def story(life: Life, sky: FakeSky) -> None:
-        await ready(life, offer=SPOT)
-        sky.stop(sky.vms[0])
-        assert (await life.heard(InstanceGone)).preempted
-        await ready(life, "i-2")
-        sky.stop(sky.vms[1])
-        assert not (await life.heard(InstanceGone, at("i-2"))).preempted
 
     play(tmp_path, story)
 

@@ -22,7 +22,7 @@ from starburst.core.model.events import (
 )
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
-from tests.clouds.sky.life import SPOT, Life, of, play, ready, run_of
+from tests.clouds.sky.life import SPOT, Life, at, of, play, ready, run_of
 
 
 def test_a_machine_that_was_stopped_takes_no_job_while_it_is_ended(tmp_path: Path) -> None:
@@ -137,5 +137,19 @@ def test_that_jobs_are_not_kept_apart_is_told_though_it_could_not_be_journaled(
         machine.note_together("no control groups")
         told = [event for event in life.events if event == JobsNotKeptApart("i-1", "no control groups")]
         assert len(told) == 1
+
+    play(tmp_path, story)
+
+
+def test_a_spot_machine_that_its_cloud_stops_was_preempted(tmp_path: Path) -> None:
+    """As Azure takes spot machines, and GCP for the time of their end."""
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=SPOT)
+        sky.stop(sky.vms[0])
+        assert (await life.heard(InstanceGone)).preempted
+        await ready(life, "i-2")
+        sky.stop(sky.vms[1])
+        assert not (await life.heard(InstanceGone, at("i-2"))).preempted
 
     play(tmp_path, story)
