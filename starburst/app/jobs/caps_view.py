@@ -57,11 +57,8 @@ def stored_standings(store: Store, settings: Settings, now: float) -> list[CapSt
     if not settings.caps:
         return []
     with store.read() as conn:
-        facts, machines, nodes = (
-            board.facts(conn),
-            queries.machines(conn),
-            board.nodes(conn),
-        )
+        facts, machines = board.facts(conn), queries.machines(conn)
+        nodes, speeds = board.nodes(conn), board.speeds(conn)
         payers = {job_id for machine in machines for job_id in machine.billed_to}
         texts = [
             text
@@ -69,7 +66,7 @@ def stored_standings(store: Store, settings: Settings, now: float) -> list[CapSt
             for text in conn.scalars(select(t.jobs.c.record).where(t.jobs.c.id.in_(some)))
         ]
     jobs = [codec.decode(JobRecord, text) for text in texts]
-    core = restore(settings, Snapshot(facts, jobs, machines, nodes))
+    core = restore(settings, Snapshot(facts, jobs, machines, nodes, speeds=speeds))
     core.state.now = max(core.state.now, now)
     open_books(store, core, core.state.now)
     return list(cap_statuses(core.state).values())

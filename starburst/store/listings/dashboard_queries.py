@@ -118,12 +118,16 @@ def nodes(conn: Connection) -> tuple[Node, ...]:
 
 def offers(conn: Connection) -> tuple[Offer, ...]:
     """The offers of the cloud as last reported, with the seconds until their instances are up as expected."""
-    c = t.facts.c
-    query = select(c.key, c.body).where(c.key.in_(("offers", "speeds")))
-    bodies = {row.key: row.body for row in conn.execute(query)}
-    known = codec.decode(tuple[Offer, ...], bodies.get("offers", "[]"))
-    boots = BootTimes.restored(codec.decode(dict[str, Any], bodies.get("speeds", "{}")).get("boots", {}))
+    body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "offers"))
+    known = codec.decode(tuple[Offer, ...], body) if body else ()
+    boots = BootTimes.restored((speeds(conn) or {}).get("boots", {}))
     return tuple(replace(offer, ready_s=boots.expected_s(offer)) for offer in known)
+
+
+def speeds(conn: Connection) -> dict[str, Any] | None:
+    """What the core has learnt of throughputs, boot times and pulls; None if it has stored nothing of it."""
+    body = conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "speeds"))
+    return codec.decode(dict[str, Any], body) if body else None
 
 
 def facts(conn: Connection) -> Facts:
