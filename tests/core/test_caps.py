@@ -229,6 +229,23 @@ def test_machines_that_still_come_up_are_given_back_too() -> None:
     assert desk["b"].deadline == DAY
 
 
+@pytest.mark.parametrize("then", ["stop", "return"])
+def test_a_machine_that_costs_nothing_is_no_caps_matter(then: str) -> None:
+    desk = capped(cap(5, then=then), offers=(MACHINE, offer("free", 2, 0, ready_s=MINUTE)))
+    desk.submit(cloud("paid", hours=0.1))
+    desk.offload("paid")
+    desk.wait(0.5 * HOUR + 1)
+    assert (desk.phase("paid"), stands(desk).is_reached) == (
+        "stopping" if then == "stop" else "running",
+        True,
+    )
+    assert launches(desk.submit(job("a", 2, cloud="only", checkpoint=True))) == ["free"]
+    assert desk.wait(HOUR / 100) == []
+    desk.offload("a")
+    desk.wait(HOUR)
+    assert desk.phase("a") == "running"
+
+
 def test_only_the_jobs_of_the_user_whose_cap_is_reached_leave_a_shared_machine() -> None:
     desk = capped(cap(12, user="ada"), packer="eva")
     ada = job("a", 2, hours=1, cloud="only", user="ada")

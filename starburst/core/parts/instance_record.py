@@ -74,6 +74,11 @@ class InstanceRecord:
         return max(0.0, until - since) - saved_s / self.offer.nodes
 
     @property
+    def is_free(self) -> bool:
+        """Whether it is known to cost nothing."""
+        return not self.rate.micro_usd and self.offer.price_per_hour is not None
+
+    @property
     def present_rate(self) -> Money:
         """Dollars per hour of the machines that it has not lost."""
         nodes = self.offer.nodes

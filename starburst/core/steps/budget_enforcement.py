@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
+from starburst.core.model.actions import places
 from starburst.core.model.budget_values import CapStatus
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import StopReason
@@ -84,17 +85,19 @@ def _enforce(state: State, standing: CapStatus) -> None:
     """Apply a reached cap to the jobs it covers.
 
     Offloading jobs give up their launching instances and queue; planned moves of stopping jobs are dropped;
-    runs are stopped if the cap's `then` is "stop", or if it is "return" and the job checkpoints.
+    runs are stopped if the cap's `then` is "stop", or if it is "return" and the job checkpoints. Machines
+    that cost nothing are no cap's matter: jobs leave for them, and stay there.
     """
     cap = standing.cap
-    here = {job_id for machine in state.fleet.instances.values() for job_id in machine.job_ids}
+    paid = [machine for machine in state.fleet.instances.values() if not machine.is_free]
+    names, here = {machine.id for machine in paid}, {name for machine in paid for name in machine.job_ids}
     for record in sorted((state.jobs[job_id] for job_id in here), key=lambda record: record.seq):
         if not cap.covers(record.job):
             continue
         if record.phase is Phase.OFFLOADING:
             release(state, record)
             back(state, record)
-        elif record.phase is Phase.STOPPING:
+        elif record.phase is Phase.STOPPING or names.isdisjoint(places(record.slots)):
             stay(state, record)  # releases the slots held at the target of a move
         elif cap.then == "stop" or record.job.checkpoint:
             grace_s = state.grace_s(record.job)
