@@ -234,7 +234,8 @@ class ClusterWatcher:
         self.volumes.pod_changed(old, new)
         pod = new or old
         assert pod is not None
-        if not job and names.QUEUE in pod.labels:
+        # The label of its queue may be stripped off a Pod that runs.
+        if not job and (names.QUEUE in pod.labels or self._registry.key_of(pod) is not None):
             self._object_changed(old, new)
         elif job:
             self._hosts.pod_changed(pod)

@@ -11,6 +11,7 @@ import pytest
 
 from starburst.clusters.kubernetes.runs.evictions import EVICTED
 from starburst.core.model.events import RunEnd, RunEnded
+from starburst.kube import names
 from starburst.kube.resources import EVENTS, JOBS, NODES, PODS
 from tests.clusters.kubernetes import views
 from tests.clusters.kubernetes.run_reader import Reader, ended
@@ -65,6 +66,24 @@ def test_a_bare_pod_that_the_cluster_takes_away_queues_again(
         await scene.start(job_id, "n1")
         await scene.until(lambda: scene.ends[-1] == (job_id, 2, "exited"))
         assert (len(scene.world.ran), scene.cancels) == (2, [])
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("evicted", [True, False])
+def test_so_it_is_of_one_whose_queue_was_stripped_off(tmp_path: Path, evicted: bool) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = await scene.adopt(a_pod(args=("500", "0")))
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        scene.world.change(PODS, NS, "alone", {"metadata": {"labels": {names.QUEUE: None}}})
+        await scene.pass_time(5)
+        if evicted:
+            cordon(scene)
+        scene.world.delete(PODS, NS, "alone")
+        await scene.until(lambda: scene.ends)
+        assert scene.ends == [(job_id, 1, "displaced" if evicted else "stopped")]
+        assert set(scene.cancels) == (set() if evicted else {job_id})
 
     play(tmp_path, act)
 
