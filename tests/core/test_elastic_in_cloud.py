@@ -282,3 +282,20 @@ def test_what_the_jobs_pay_adds_up_to_the_seconds_of_the_machines(
     for job_id, whole in record.seconds(begun, ended).items():
         assert whole == pytest.approx(sum(part.get(job_id, 0.0) for part in parts))
     assert sum(record.shares(ended).values()) == record.cost(ended).micro_usd
+
+
+@pytest.mark.parametrize(("then", "goes_on"), [("stop", False), ("return", False), ("finish", True)])
+def test_it_begins_no_run_after_a_cap_was_reached_while_it_stopped(then: str, goes_on: bool) -> None:
+    """Three machines cost $10.80/h. A new run would be stopped at once, with a second grace."""
+    gang = job("a", gang=(4, 4, 4), least_tasks=1, cloud="only", hours=0.1, grace_s=600.0)
+    desk = running(gang, caps=(Cap(Money.of("10.8"), "day", then=then),))
+    desk.wait(HOUR - 300)
+    assert stops(lose(desk, 0)) == ["a"]
+    desk.wait(599)
+    assert stands(desk).is_reached
+    actions = desk.stopped("a")
+    assert starts(actions) == (["a"] if goes_on else [])
+    assert stops(actions) == []
+    if not goes_on:
+        assert (desk.phase("a"), returns(actions)) == ("queued", ["i-000001"])
+        assert desk.log("a", "capped")

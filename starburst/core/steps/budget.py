@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
+from starburst.core.model.actions import Slot, places
 from starburst.core.model.budget_values import SLACK, CapLedger, CapStatus, Shortfall
 from starburst.core.model.estimates import released_by, unsaved_s
 from starburst.core.model.jobs import JobRecord
@@ -109,6 +110,13 @@ def affords(state: State, jobs: Sequence[Job], cost: float) -> bool:
         for standing in cap_statuses(state).values()
         if any(standing.cap.covers(job) for job in jobs)
     )
+
+
+def ends_by_cap(state: State, record: JobRecord, slots: Sequence[Slot]) -> bool:
+    """Whether a run may not begin on machines that it has, as a cap is reached that lets runs not finish."""
+    reached = (standing.cap for standing in cap_statuses(state).values() if standing.is_reached)
+    free = all(state.fleet.instances[name].is_free for name in places(slots))
+    return not free and any(cap.then != "finish" and cap.covers(record.job) for cap in reached)
 
 
 def amount(micro_usd: float) -> Money:

@@ -15,6 +15,7 @@ from starburst.core.parts.elastic import slots_left
 from starburst.core.parts.instance_record import OPEN_PHASES
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, leave, requeue, set_wait
+from starburst.core.steps.budget import ends_by_cap
 from starburst.core.steps.prerequisites import began, over, pause_after_failure, put_off, shut
 from starburst.core.steps.retries import failed_in_cloud, try_again, worth_a_retry
 from starburst.core.steps.start_refusals import accepted, refused
@@ -184,10 +185,8 @@ def _not_started(state: State, record: JobRecord, event: RunEnded) -> None:
     record.not_before = state.now + pause
     if record.site is Site.CLOUD:
         record.deadline = max(record.deadline, record.not_before)
-    place = where(record.slots)
-    refusal = state.decide(
-        record.id, "not-started", attempt=record.attempt, where=place, message=message, pause_s=pause
-    )
+    told = {"where": where(record.slots), "message": message, "pause_s": pause}
+    refusal = state.decide(record.id, "not-started", attempt=record.attempt, **told)
     put_off(state, record, refusal.reason)
 
 
@@ -340,7 +339,7 @@ def _goes_on_smaller(state: State, record: JobRecord) -> bool:
     """Begin an elastic gang at once on the machines that are left of its instance; whether they hold it."""
     instance, lost = state.fleet.instances.get(record.slots[0].where), record.stop_why is StopReason.LOST
     slots = slots_left(record.job, instance) if instance is not None and record.stop_why in TAKEN else ()
-    if not slots or record.losses + lost > state.settings.max_losses:
+    if not slots or record.losses + lost > state.settings.max_losses or ends_by_cap(state, record, slots):
         return False
     _throw_away(state, record)
     record.losses += lost
