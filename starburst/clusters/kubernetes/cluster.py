@@ -124,6 +124,7 @@ class KubernetesCluster:
 
         return SweptCluster(
             end=self._displace,
+            relabel=partial(self._writer.relabel, api),
             clear=partial(self._writer.clear, api),
             surroundings=surroundings,
             again=partial(fresh_look, api),

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+import structlog
+
 from starburst.aio import TaskSet
 from starburst.clusters.kubernetes.adoption.holds import SUSPENDED, SUSPENDED_BY_USER, is_suspended_now
 from starburst.clusters.kubernetes.logs import LogKeeper
@@ -37,6 +39,8 @@ from starburst.kube.operator_kinds import resource_named
 from starburst.kube.resources import JOBS, PODS, Object
 from starburst.runs.attempt_dir import AttemptDir
 from starburst.runs.ports import AdoptionPort, Report, Run
+
+log = structlog.get_logger()
 
 
 class ObjectWriter:
@@ -233,7 +237,7 @@ class ObjectWriter:
         A run that has ended by itself is left to the watch, which tells how. See `RunSite.stop`.
 
         Raises:
-            RuntimeError: pods of it are alive of which no watch has told; it is to be ended again.
+            RuntimeError: no watch has told of it, or of pods of it that are alive; it is to be ended again.
         """
         unit = self._registry.get(key)
         kind, namespace, name, adopted = self._object_of(key, unit)
@@ -273,6 +277,25 @@ class ObjectWriter:
                 await note_taken_back(api, view, key, mark, again=names.STOPPING not in marks)
         await self._delete(api, active, grace_s)
         self._require_told(view.uid)
+        if self._registry.complete and self._registry.get(key) is None:
+            # A list may come when nothing of it is there any more, and so never tell of its end.
+            raise RuntimeError(f"no watch has told of run {key[1]} of {key[0]}, which is being ended")
+
+    async def relabel(self, api: Api, key: RunKey) -> bool:
+        """Whether the Job of a submitted run is there and stays; it gets its queue's label if it lacks it."""
+        submission = self._desk.submission(key[0])
+        _, namespace, name, adopted = self._object_of(key, None)
+        there = None if submission is None or adopted else await api.find(JOBS, namespace, name)
+        if there is None or submission is None or self._registry.key_of(read_job(there)) != key:
+            return False
+        metadata = there["metadata"]
+        if "deletionTimestamp" in metadata:
+            return False
+        if names.QUEUE not in (metadata.get("labels") or {}):
+            log.warning("label-put-back", object=f"{namespace}/{name}", label=names.QUEUE)
+            labels = {names.QUEUE: submission.job.queue}
+            await api.patch(JOBS, namespace, name, {"metadata": {"uid": metadata["uid"], "labels": labels}})
+        return True
 
     async def clear(self, api: Api, pods: list[PodView]) -> None:
         """Delete pods that outlived their Job, with their own grace."""

@@ -267,9 +267,9 @@ class ClusterWatcher:
         theirs = names.CONTROLLER in view.labels and not self._registry.is_ours(view)
         if ended or theirs or not self._adoption.is_taken(view):
             return
-        unit = self._registry.get(self._registry.key_of(view) or ("", 0))
-        if unit is not None and (unit.stopping is not None or unit.unseen_end is not None):
+        if self._registry.is_ending(view):
             return  # Starburst deleted it, or it had ended
+        unit = self._registry.get(self._registry.key_of(view) or ("", 0))
         if isinstance(view, PodView) and view.node:
             self._evictions.judge(unit.key if unit is not None else (_job_of(view), 0), view)
         else:

@@ -8,6 +8,7 @@ import pytest
 
 from starburst.core.model.events import RunStalled, RunStarted
 from starburst.kube.resources import JOBS, PODS
+from tests.clusters.kubernetes.kinds import an_object
 from tests.clusters.kubernetes.scene import BIND_LIMIT_S, Scene, a_job, play
 
 #: Virtual seconds after which a sweep has seen what is over its limit.
@@ -112,6 +113,38 @@ def test_a_stopped_run_of_a_job_that_stays_has_ended_when_its_pods_are_gone_what
         await scene.pass_time(200.0)  # the watch is back
         await scene.start(name, "n0")
         await scene.until(scene.running)
+
+    play(tmp_path, act)
+
+
+async def stopped(scene: Scene, job_id: str) -> None:
+    """As the performer does it: asked again after a pause, until it succeeds."""
+    while True:
+        try:
+            await scene.cluster.stop(job_id, 1, 5.0)
+        except RuntimeError:
+            await scene.pass_time(1.0)
+        else:
+            return
+
+
+@pytest.mark.parametrize("kind", ["submitted", "Job", "Pod"])
+def test_the_end_of_a_run_that_no_watch_ever_showed_is_told_and_cancels_no_job(
+    tmp_path: Path, kind: str
+) -> None:
+    async def act(scene: Scene) -> None:
+        job_id = scene.submit(args=("500", "0")).id
+        if kind != "submitted":
+            job_id = await scene.adopt(an_object(kind, "500", "0")[0])
+        scene.world.mute_watches(PODS)
+        scene.world.mute_watches(JOBS)
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        await stopped(scene, job_id)
+        scene.world.forget()  # the watches list again
+        await scene.pass_time(200.0)
+        assert set(scene.ends) == {(job_id, 1, "stopped")}
+        assert (scene.cancels, scene.pods()) == ([], [])
 
     play(tmp_path, act)
 

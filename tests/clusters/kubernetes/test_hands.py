@@ -198,6 +198,28 @@ def test_the_label_of_its_queue_stripped_off_a_run_is_put_back(
     play(tmp_path, act)
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_stripped_off_a_submitted_run_while_starburst_is_down_it_is_put_back_too(
+    tmp_path: Path, answers: bool
+) -> None:
+    async def act(scene: Scene) -> None:
+        await begun(scene, "submitted")
+        await scene.die()
+        meddle(scene, "a-1", labels=NO_QUEUE)
+        if not answers:
+            scene.world.fail(f"GET /apis/batch/v1/namespaces/{NS}/jobs/a-1", times=10**6, status=500)
+        await scene.watch()
+        await scene.pass_time(20)
+        assert (scene.ends, scene.running()) == ([], 1)
+        scene.world.heal()
+        await scene.until(lambda: names.QUEUE in scene.the(JOBS, "a-1")["metadata"]["labels"])
+        await scene.until(lambda: scene.ends)
+        assert (scene.ends, scene.cancels) == ([("a", 1, "exited")], [])
+        assert len(scene.world.ran) == 1
+
+    play(tmp_path, act)
+
+
 @pytest.mark.parametrize("kind", ["submitted", "Job"])
 def test_one_that_is_gone_at_once_is_cancelled_as_soon_as_the_server_says_so(
     tmp_path: Path, kind: str

@@ -44,6 +44,10 @@ class RunRegistry:
         #: Those that a list found and of which the watch has not told, by that uid, namespace and name.
         self._ahead: dict[tuple[str, tuple[str, str]], None] = {}
         self._news: dict[RunKey, None] = {}
+        #: uids of objects of runs that Starburst ended and of which nothing was seen.
+        self._ending: dict[str, None] = {}
+        #: Whether everything was listed.
+        self.complete = False
         #: Called when there is news that is no event of a watch.
         self.wake: Callable[[], None] = lambda: None
         #: Runs of earlier watches whose ends were not told.
@@ -59,6 +63,13 @@ class RunRegistry:
     def is_ours(self, view: JobView | PodView) -> bool:
         """Whether an object belongs to this scheduler."""
         return self._identity.is_ours(view)
+
+    def is_ending(self, view: JobView | PodView) -> bool:
+        """Whether Starburst is ending the run that an object is for, or it had ended by itself."""
+        unit = self._units.get(self.key_of(view) or ("", 0))
+        if unit is None:  # of a Pod that was deleted while nobody watched, its marks were not seen either
+            return isinstance(view, PodView) and view.uid in self._ending
+        return unit.stopping is not None or unit.unseen_end is not None
 
     def active_pods(self, uid: str) -> list[PodView]:
         """Pods of a Job of which something may be alive."""
@@ -110,15 +121,18 @@ class RunRegistry:
     def begin_anew(self) -> None:
         """Forget what was seen, before everything is listed again: what went away meanwhile is not told."""
         self._before |= {unit.key: unit for unit in self if not unit.told_end}
-        by_job = (self._by_uid, self._pods, self._taken_out, self._ahead)
-        for seen in (self._units, self._attempts, *by_job, self._news):
+        self.complete = False
+        for seen in (self._units, self._attempts, self._by_uid, self._pods, self._taken_out, self._news):
             seen.clear()
+        self._ahead.clear()
+        self._ending.clear()
 
     def vanished(self, known: Collection[RunKey]) -> list[RunEnded]:
-        """The ends of runs of earlier watches that were not listed again, so are not in `known`.
+        """All was listed: the ends of runs of earlier watches that are not among it, so are not in `known`.
 
         One that ended, or that Starburst was ending, ends as was known then; of the others nothing is known.
         """
+        self.complete = True
         gone = [unit for key, unit in self._before.items() if key not in known]
         self._before = {}
         return [self._end_of_vanished(unit) for unit in gone]
@@ -273,6 +287,8 @@ class RunRegistry:
         unit = self._units.get(key)
         if unit is not None and unit.view.uid == uid:
             unit.written = mark
+        elif unit is None:
+            self._ending[uid] = None
 
     def ended_unseen(self, key: RunKey, end: RunEnded) -> None:
         """The Job of a run is gone, and events tell that it had ended so."""

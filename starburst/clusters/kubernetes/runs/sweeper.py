@@ -43,12 +43,13 @@ LEEWAY_S = 20.0
 class SweptCluster:
     """What the sweeper looks at and acts through.
 
-    `end` ends a run: how that counts, and why. `surroundings` of a run, given the last complaint about it.
-    `again` has a run as the server has it now, None if it is gone. `complaint` reads the events about an
-    object. `suspended`: whether a job's own, managed Job is suspended.
+    `end` ends a run: how that counts, and why. `relabel` as `ObjectWriter`'s. `surroundings` of a run, given
+    the last complaint about it. `again` has a run as the server has it now, None if it is gone. `complaint`
+    reads the events about an object. `suspended`: whether a job's own, managed Job is suspended.
     """
 
     end: Callable[[RunKey, RunEnd, str], Awaitable[None]]
+    relabel: Callable[[RunKey], Awaitable[bool]]
     clear: Callable[[list[PodView]], Awaitable[None]]
     surroundings: Callable[[Complaint | None], RunSurroundings]
     again: Callable[[RunObject], Awaitable[RunObject | None]]
@@ -92,8 +93,8 @@ class Sweeper:
         """Sweep until cancelled."""
         await self._begun.wait()
         while True:
-            for key in [*self._orphans]:
-                if await self._end(key):
+            for key in sorted(self._orphans):
+                if await self._end_orphan(key):
                     self._orphans.discard(key)
             now = asyncio.get_running_loop().time()
             for run in self._registry:
@@ -191,6 +192,16 @@ class Sweeper:
             log.warning("displace-failed", job=key[0], error=str(error))
             return False
         return True
+
+    async def _end_orphan(self, key: RunKey) -> bool:
+        """End a run whose Job is gone; whether that is done, or the Job is there, as its watch will tell."""
+        try:
+            if await self._cluster.relabel(key):
+                return True
+        except Exception as error:  # whatever it was, the next sweep tries again
+            log.warning("orphan-unsure", job=key[0], error=str(error))
+            return False
+        return await self._end(key)
 
     def _why_out_of_time(self, run: RunObject) -> str:
         """Why a run is over its limit; the Job controller does not notice all limits that are set."""
