@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from starburst.domain.job import Adopted, Site, Workload
 from starburst.kube import names
 from starburst.kube.features import Features
+from starburst.kube.objects import JobView
 from starburst.kube.operator_kinds import resource_named
 from starburst.kube.resources import Object
 from starburst.runs.files import directory_name
@@ -166,6 +168,17 @@ def withdrawn(features: Features) -> Object:
     """The patch that takes a Job's pods out of the cluster and leaves the Job; no limit runs meanwhile."""
     paused = {"suspend": True} if features.suspend else {"parallelism": 0}
     return {"spec": {**paused, "activeDeadlineSeconds": None}}
+
+
+def resumed(view: JobView, tasks: int, time_limit_s: float | None, features: Features, now: float) -> Object:
+    """The specification by which a Job runs again. Its deadline counts from its start time, so the wait is added."""
+    spec: Object = {"parallelism": tasks}
+    if features.suspend:
+        spec["suspend"] = False
+    if time_limit_s is not None:
+        waited_s = 0.0 if view.suspended or view.started_at is None else max(0.0, now - view.started_at)
+        spec["activeDeadlineSeconds"] = math.ceil(waited_s + time_limit_s)
+    return spec
 
 
 def made_anew(run: Run, *, controller: str, decision: str) -> Object:

@@ -18,6 +18,7 @@ from starburst.clusters.kubernetes.manifest import (
     namespace_of,
     object_name,
     placed,
+    resumed,
     withdrawn,
 )
 from starburst.clusters.kubernetes.options import ClusterOptions
@@ -171,7 +172,7 @@ class ObjectWriter:
         body: Object = {"metadata": {"uid": there["metadata"]["uid"], "labels": ours, "annotations": marks}}
         if adopted.kind == "Job":
             limit_s = run.workload.time_limit_s
-            body["spec"] = _resumed(read_job(there), len(run.slots), limit_s, features, self._options.clock())
+            body["spec"] = resumed(read_job(there), len(run.slots), limit_s, features, self._options.clock())
         try:
             marked = await api.patch(resource, adopted.namespace, adopted.name, body)
         except ApiError as error:
@@ -395,14 +396,3 @@ def _end_marks(
     if isinstance(view, JobView) and not view.suspended:
         return {names.NODES: "", names.KEPT: None}
     return {names.NODES: ""}
-
-
-def _resumed(view: JobView, tasks: int, time_limit_s: float | None, features: Features, now: float) -> Object:
-    """The patch that makes a Job run. Its deadline counts from its start time, so the wait is added."""
-    spec: Object = {"parallelism": tasks}
-    if features.suspend:
-        spec["suspend"] = False
-    if time_limit_s is not None:
-        waited_s = 0.0 if view.suspended or view.started_at is None else max(0.0, now - view.started_at)
-        spec["activeDeadlineSeconds"] = math.ceil(waited_s + time_limit_s)
-    return spec
