@@ -65,7 +65,6 @@ from starburst.core.steps.machines import (
     fence,
     fence_at,
     forgo_unknown,
-    images_reported,
     instance_failed,
     instance_gone,
     instance_reachable,
@@ -74,10 +73,9 @@ from starburst.core.steps.machines import (
     instance_unfit,
     instance_unreachable,
     machines_lost,
-    not_kept_apart,
 )
 from starburst.core.steps.offload import join_spare, pack, pack_at, recall
-from starburst.core.steps.progress import progressed
+from starburst.core.steps.progress import images_reported, not_kept_apart, progressed
 from starburst.core.steps.return_home import bring_home
 from starburst.core.steps.run_lifecycle import (
     place,

@@ -328,3 +328,60 @@ def test_a_machine_that_turns_out_to_cost_more_than_one_may_is_given_back() -> N
         "i-000001", "launch-failed"
     )
     assert launches(desk.wait(300)) == ["m"], "after the offer's pause"
+
+
+@pytest.mark.parametrize("phase", ["starting", "running"])
+def test_what_runs_on_a_machine_that_is_known_too_late_to_cost_more_than_one_may_goes_on_elsewhere(
+    phase: str,
+) -> None:
+    """SkyPilot did not answer when the machine came up."""
+    other = offer("other", 4, 10.5)
+    desk = capped(offers=[MACHINE, other], max_rate=Money.of(11))
+    desk.submit(cloud("a", grace_s=120.0))
+    desk.ready("i-000001")
+    if phase == "running":
+        desk.started("a")
+    desk.wait(600)
+    told = desk.tell(InstanceReady("i-000001", 0.0, Money.of(40)))
+    assert [(action.job_id, action.grace_s) for action in told if isinstance(action, StopRun)] == [
+        ("a", 120.0)
+    ]
+    assert "is too dear" in explain(desk.scheduler.state, desk["a"], str).sentence
+    assert "it costs $40.00/h, more than cloud.max_usd_per_hour, $11.00" in desk.why("i-000001", "unfit")
+    assert desk.tell(InstanceReady("i-000001", 0.0, Money.of(40))) == [], "it is told again"
+    told = desk.stopped("a")
+    assert (returns(told), launches(told)) == (["i-000001"], ["other"])
+    assert desk["a"].losses == 0
+    desk.gone("i-000001")
+    assert "cost too much" in desk.why("i-000001", "gone")
+
+
+def test_a_ceiling_that_was_lowered_or_a_machine_below_it_stops_nobody() -> None:
+    desk = capped(max_rate=Money.of(11))
+    desk.submit(cloud("a"))
+    desk.offload("a")
+    assert desk.tell(InstanceReady("i-000001", 0.0, Money.of("10.9"))) == []
+    lower = replace(desk.scheduler.state.settings, max_rate=Money.of(5))
+    again = restore(lower, snapshot(desk.scheduler))
+    assert again.handle(InstanceReady("i-000001", 0.0, Money.of("10.9")), desk.now) == []
+    assert again.state.jobs["a"].phase is Phase.RUNNING
+
+
+def test_nobody_joins_a_machine_that_is_known_too_late_to_cost_more_than_one_may() -> None:
+    desk = Desk(offers=[offer("m", 4, 10)], max_rate=Money.of(11), packer="eva", pack_period_s=0.0)
+    desk.submit(job("a", 2, cloud="only", hours=9))
+    desk.offload("a")
+    desk.tell(InstanceReady("i-000001", 0.0, Money.of(40)))
+    desk.submit(job("b", 2, cloud="only", hours=9))
+    assert (desk.nodes_of("b"), desk.phase("b")) == ([], "queued"), "its offer is paused"
+
+
+def test_who_pauses_on_a_machine_that_is_too_dear_leaves_it_at_once() -> None:
+    desk = capped(max_rate=Money.of(11))
+    desk.submit(cloud("a", retries=3))
+    desk.offload("a")
+    desk.wait(MINUTE)
+    desk.ended("a", code=1)
+    assert desk.phase("a") == "offloading"
+    assert returns(desk.tell(InstanceReady("i-000001", 0.0, Money.of(40)))) == ["i-000001"]
+    assert desk.phase("a") == "queued"

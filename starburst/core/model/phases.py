@@ -18,7 +18,7 @@ class StopReason(str, Enum):
     CANCEL = "cancel"  # by its user or an admin: the job is over
     RETURN = "return"  # to continue, or queue with a second wait, on the cluster
     MOVE = "move"  # to continue on other instances (consolidation)
-    CAP = "cap"  # a cap is reached: the job queues
+    CAP = "cap"  # a cap is reached, or its machine is above the ceiling of prices: the job queues
     REQUEUE = "requeue"  # by its user: the job queues with a new wait
     LOST = "lost"  # an instance of its gang is gone: the job queues, and the loss counts
     SUSPEND = "suspend"  # its user keeps it from running: the job is held

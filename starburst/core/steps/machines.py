@@ -7,7 +7,6 @@ from math import inf
 
 from starburst.core.model.actions import Slot, TerminateInstance
 from starburst.core.model.events import (
-    ImagesReported,
     InstanceFailed,
     InstanceGone,
     InstanceReachable,
@@ -15,7 +14,6 @@ from starburst.core.model.events import (
     InstanceStalled,
     InstanceUnfit,
     InstanceUnreachable,
-    JobsNotKeptApart,
     MachinesLost,
 )
 from starburst.core.model.jobs import JobRecord
@@ -35,7 +33,8 @@ from starburst.domain.money import Money
 def instance_ready(state: State, event: InstanceReady) -> None:
     """Mark an instance as ready; a job starts, or sets off on its move, once all its instances are ready.
 
-    An instance that costs more than `max_rate` is released before anything starts on it.
+    An instance that costs more than `max_rate` is released before anything starts on it. If that is known
+    only later, what runs there is stopped, with its grace, and its jobs leave for another.
     """
     seen = event.instance_id not in state.unconfirmed_instances
     state.unconfirmed_instances.discard(event.instance_id)
@@ -44,15 +43,18 @@ def instance_ready(state: State, event: InstanceReady) -> None:
         state.ignore(event, "no such machine, or it has ended")
         return
     instance.launched_at = event.launched_at
-    _reprice(state, instance, event.rate)
+    is_dearer = _reprice(state, instance, event.rate)
     state.touch_instance(instance)
+    if instance.phase is InstancePhase.READY and is_dearer and is_too_dear(state, instance):
+        instance_unfit(state, InstanceUnfit(instance.id, _too_dear(state, instance)))
+        _send_elsewhere(state, instance, f"{instance.id} is too dear")
     if instance.phase is not InstancePhase.LAUNCHING:
         return
     if seen:  # else it may have come up long ago, while nobody listened
         boot_s = (state.now - instance.requested_at) * state.settings.unit_s
         state.fleet.speeds.boots.observe(instance.offer, boot_s)
         state.changes.speeds = state.fleet.speeds.snapshot()
-    if _is_too_dear(state, instance):
+    if is_too_dear(state, instance):
         _decline(state, instance)
         return
     instance.phase = InstancePhase.READY
@@ -65,28 +67,42 @@ def instance_ready(state: State, event: InstanceReady) -> None:
             set_off(state, record)
 
 
-def _reprice(state: State, instance: InstanceRecord, rate: Money | None) -> None:
-    """Replace the instance's rate by the rate that the cloud reports, effective from its launch."""
+def _reprice(state: State, instance: InstanceRecord, rate: Money | None) -> bool:
+    """Replace the instance's rate, from its launch on, by what the cloud reports; whether that is more."""
     if rate is None or rate == instance.rate:
-        return
+        return False
     thought, instance.rate = instance.rate, rate
     if rate > thought:
         offer = instance.offer.name
         state.decide(instance.id, "dearer", offer=offer, rate=rate.micro_usd, thought=thought.micro_usd)
+    return rate > thought
 
 
-def _is_too_dear(state: State, instance: InstanceRecord) -> bool:
+def is_too_dear(state: State, instance: InstanceRecord) -> bool:
+    """Whether an instance costs more than `max_rate` a machine."""
     ceiling = state.settings.max_rate
     return ceiling is not None and instance.rate > ceiling * instance.offer.nodes
 
 
+def _too_dear(state: State, instance: InstanceRecord) -> str:
+    return f"it costs {instance.rate}/h, more than cloud.max_usd_per_hour, {state.settings.max_rate}"
+
+
 def _decline(state: State, instance: InstanceRecord) -> None:
     """Release an instance that costs more than `max_rate` a machine; its jobs leave again for another."""
-    message = f"it costs {instance.rate}/h, more than cloud.max_usd_per_hour, {state.settings.max_rate}"
-    _pause(state, instance, message)
+    _pause(state, instance, _too_dear(state, instance))
+    _send_elsewhere(state, instance, f"{instance.id} is too dear")
+
+
+def _send_elsewhere(state: State, instance: InstanceRecord, why: str) -> None:
+    """Let the jobs of an instance leave for another; what runs on it is stopped first, with its grace."""
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
-        _forgo(state, record, instance, f"{instance.id} is too dear")
-        if _on(instance, record.slots):
+        _forgo(state, record, instance, why)
+        if _on(instance, record.slots) and record.phase in (Phase.STARTING, Phase.RUNNING):
+            grace_s = state.grace_s(record.job)
+            state.decide(record.id, "stopping", grace_s=grace_s, why=why)
+            stop(state, record, StopReason.CAP, grace_s)
+        elif _on(instance, record.slots) and record.phase is not Phase.STOPPING:
             _leave_again(state, record)
 
 
@@ -100,10 +116,7 @@ def instance_failed(state: State, event: InstanceFailed) -> None:
     instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
     _pause(state, instance, event.message)
     _close(state, instance, InstancePhase.FAILED)
-    for record in [state.jobs[job_id] for job_id in instance.job_ids]:
-        _forgo(state, record, instance, f"{instance.id} could not be rented")
-        if _on(instance, record.slots):
-            _leave_again(state, record)
+    _send_elsewhere(state, instance, f"{instance.id} could not be rented")
 
 
 def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> None:
@@ -123,7 +136,7 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
     if instance.unreachable_since is not None:
         how = "ended, for nobody got through to it"
     elif instance.unfit_since is not None:
-        how = "ended, for it took no work"
+        how = f"ended, for it {'cost too much' if is_too_dear(state, instance) else 'took no work'}"
     elif instance.lost and instance.job_ids:
         how = "ended, for it had lost a machine"
     if instance.preempted:
@@ -264,31 +277,6 @@ def instance_unfit(state: State, event: InstanceUnfit) -> None:
     for record in [state.jobs[job_id] for job_id in instance.job_ids]:
         if _on(instance, record.moving):
             _forgo(state, record, instance, f"{instance.id} takes no work")
-
-
-def not_kept_apart(state: State, event: JobsNotKeptApart) -> None:
-    """Record whether an instance keeps its jobs apart; the start of each says so."""
-    instance = state.fleet.instances.get(event.instance_id)
-    if instance is None or instance.together == event.why:
-        state.ignore(event, "no such machine, or that is known")
-        return
-    instance.together = event.why
-    state.touch_instance(instance)
-
-
-def images_reported(state: State, event: ImagesReported) -> None:
-    """Record the images of an instance, and learn from the pulls that are new."""
-    instance = state.fleet.instances.get(event.instance_id)
-    if instance is None:
-        state.ignore(event, "no such machine, or it has ended")
-        return
-    known = instance.images or ()
-    for image, seconds in event.images:
-        if seconds is not None and image not in known:
-            state.fleet.speeds.pulls.observe(image, seconds)
-            state.changes.speeds = state.fleet.speeds.snapshot()
-    instance.images = tuple(sorted({image for image, _ in event.images}))
-    state.touch_instance(instance)
 
 
 def fence_at(state: State) -> float:

@@ -1,10 +1,14 @@
-"""Progress reports of runs: a reported remaining time replaces the estimate."""
+"""Reports that no decision follows directly; later ones use what they say.
+
+The progress of runs, whose remaining time replaces the estimate; and of machines which images they have, and
+whether they keep jobs apart.
+"""
 
 from __future__ import annotations
 
 from math import inf, isfinite
 
-from starburst.core.model.events import Progress
+from starburst.core.model.events import ImagesReported, JobsNotKeptApart, Progress
 from starburst.core.state import State
 from starburst.core.steps.interference import observe, teaches
 from starburst.domain.job import Phase, Site
@@ -34,6 +38,31 @@ def progressed(state: State, event: Progress) -> None:
         state.forecast.expect(record.id, record.ends_at)
         if state.prospects is not None:
             state.prospects.began(record.slots)
+
+
+def not_kept_apart(state: State, event: JobsNotKeptApart) -> None:
+    """Record whether an instance keeps its jobs apart; the start of each says so."""
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None or instance.together == event.why:
+        state.ignore(event, "no such machine, or that is known")
+        return
+    instance.together = event.why
+    state.touch_instance(instance)
+
+
+def images_reported(state: State, event: ImagesReported) -> None:
+    """Record the images of an instance, and learn from the pulls that are new."""
+    instance = state.fleet.instances.get(event.instance_id)
+    if instance is None:
+        state.ignore(event, "no such machine, or it has ended")
+        return
+    known = instance.images or ()
+    for image, seconds in event.images:
+        if seconds is not None and image not in known:
+            state.fleet.speeds.pulls.observe(image, seconds)
+            state.changes.speeds = state.fleet.speeds.snapshot()
+    instance.images = tuple(sorted({image for image, _ in event.images}))
+    state.touch_instance(instance)
 
 
 def is_news(state: State, event: Progress, now: float) -> bool:

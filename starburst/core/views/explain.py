@@ -15,6 +15,7 @@ from starburst.core.model.phases import OverBudget, StopReason
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
+from starburst.core.steps.machines import is_too_dear
 from starburst.core.steps.offload import pack_at
 from starburst.core.steps.prerequisites import pause_after_failure
 from starburst.core.steps.start_refusals import is_shut
@@ -364,6 +365,9 @@ def _why_stopping(state: State, record: JobRecord) -> str:
     why = None if record.stop_why is None else WHY_STOP.get(record.stop_why)
     if record.stop_why is StopReason.MOVE:
         why = f"it moves to {where(record.moving)}" if record.moving else "what it was to move to is lost"
+    if record.stop_why is StopReason.CAP:
+        here = (state.fleet.instances.get(name) for name in places(record.slots))
+        why = next((f"{it.id} is too dear" for it in here if it and is_too_dear(state, it)), why)
     if record.no_grace:
         return f"{stopped}: {why}, at once"
     if why is None:
