@@ -171,7 +171,7 @@ def withdrawn(features: Features) -> Object:
 
 
 def resumed(view: JobView, tasks: int, time_limit_s: float | None, features: Features, now: float) -> Object:
-    """The specification by which a Job runs again. Its deadline counts from its start time, so the wait is added."""
+    """What makes a Job run again. Its deadline counts from its start time, so the wait is added."""
     spec: Object = {"parallelism": tasks}
     if features.suspend:
         spec["suspend"] = False
