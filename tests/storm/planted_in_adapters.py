@@ -61,7 +61,7 @@ IN_ADAPTERS = {
         f"{_SKY}.runs.run_table:RunTable.save",
         "save_run(self._context.journal, entry)",
         "pass",
-        (34, 14, 0.125, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
+        (51, 14, 0.125, ("killed", "crash-after-commit", "crash-before-done", "killed-in-a-row")),
     ),
     "machine-not-journaled": Planted(
         "rented machines are not written down",
