@@ -231,6 +231,8 @@ def schedule(state: State) -> None:
         bring_home(state, room=room)
     if state.departing:
         pack(state)
+        if not state.walk.is_idle:  # what cannot leave after all is in the queue again
+            _place_queued(state)
     if state.fleet.shares:
         consolidate(state)
     if state.fleet.spare.unseen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,21 @@ def test_a_shared_bill_is_split_to_the_last_micro_dollar(rate: int, sharers: int
     assert sum(shares.values()) == fleet.settled.micro_usd == machine.micro_usd
     assert max(shares.values()) - min(shares.values()) <= 1
     assert fleet.instances == {}
+
+
+def test_prices_are_found_once_for_each_list_of_offers_that_a_step_asks_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While an offer is paused, a job that waits is priced with all, with those that remain, and again."""
+    fleet, found = Fleet(NoPacking()), []
+    price = fleet._price
+    monkeypatch.setattr(fleet, "_price", lambda *asked: [found.append(1), price(*asked)][1])
+    fleet.offers = {o.name: o for o in (offer("a", dollars=3), offer("b", dollars=7))}
+    fleet.paused = {"a": 300.0}
+    for number in range(50):
+        for offers in (fleet.available(0.0), fleet.permitted()):
+            fleet.price(job(f"j{number}"), offers)
+    assert len(found) == 2
 
 
 def test_an_unknown_price_counts_as_the_dearest_known_one() -> None:

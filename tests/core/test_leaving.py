@@ -9,6 +9,8 @@ import pytest
 
 from starburst.core.model.actions import StartRun
 from starburst.core.model.events import JobSubmitted, NodesChanged, OffersChanged
+from starburst.core.model.phases import LeaveReason
+from starburst.domain.cloud import OfferRules
 from starburst.domain.job import Site
 from starburst.domain.money import Money
 from tests.builders import HOUR, MINUTE, Desk, job, launches, node, offer, starts
@@ -207,6 +209,41 @@ def test_when_all_offers_are_sold_out_a_job_tries_again_after_the_pause() -> Non
     assert desk.why("a", "no-offer").endswith("every offer that holds it is paused after a failed launch")
     assert not desk.wait(299)
     assert launches(desk.wait(1)) == ["small"]
+
+
+@pytest.mark.parametrize("packer", ["none", "stratus", "eva"])
+def test_a_zone_that_is_sold_out_is_left_alone_while_the_other_is_asked(packer: str) -> None:
+    """A job that names zones is given the offers of single zones, which the catalog does not list apart."""
+    zones = (("us-a", "us-a/x"), ("us-b", "us-b/x"))
+    desk = Desk(offers=(offer("us", 4, 1.0, cloud="aws", region="us", zones=zones),), packer=packer)
+    rules = OfferRules("aws", "us", "us-a", elsewhere=(("aws", "us", "us-b"),))
+    first = launches(desk.submit(job("a", 4, cloud="only", offer_rules=rules)))
+    second = launches(desk.no_launch(desk.instances[-1]))
+    assert sorted([*first, *second]) == ["us-a/x", "us-b/x"]
+    assert launches(desk.no_launch(desk.instances[-1])) == []
+    assert desk["a"].deadline == desk.scheduler.state.settings.offer_pause_s
+    assert launches(desk.wait(desk["a"].deadline)) != []
+
+
+def test_a_cloud_only_job_does_not_take_room_on_the_cluster_after_a_failed_launch() -> None:
+    desk = Desk(4, pack_window_s=60.0)
+    desk.submit(job("x", 4, cloud="never"), job("a", 4, cloud="only"))
+    desk.wait(60)
+    desk.no_launch(desk.instances[-1])
+    desk.wait(desk["a"].deadline - desk.now)
+    desk.ended("x")
+    assert (desk.phase("a"), desk.nodes_of("a")) == ("offloading", [])
+    assert desk["a"].leaving is LeaveReason.ONLY
+
+
+def test_a_job_that_cannot_leave_after_all_takes_the_room_that_there_is() -> None:
+    """Its pack window ends with no offer left, and nothing else happens."""
+    desk = Desk(4, pack_window_s=60.0, short_job_s=600.0)
+    desk.submit(job("a", 2, hours=0.1))
+    desk.wait(30)
+    desk.tell(OffersChanged(()))
+    desk.wait(30)
+    assert desk.nodes_of("a") == ["n0"]
 
 
 def test_an_unknown_price_is_rented_last_and_billed_as_the_dearest() -> None:

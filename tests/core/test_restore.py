@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starburst.core.model.events import (
     InstanceUnfit,
     InstanceUnreachable,
@@ -127,6 +129,15 @@ def test_machines_the_cloud_never_heard_of_do_not_exist() -> None:
     assert launches(actions) == ["small"]
     assert list(again.state.fleet.instances) == ["i-000002", "i-000003"]
     validate(again.state)
+
+
+def test_machines_stand_in_the_order_of_their_launches_whichever_was_stored_last() -> None:
+    desk = Desk()
+    desk.submit(*(job(name, 4, cloud="only") for name in "abc"))
+    known = snapshot(desk.scheduler)
+    mixed = replace(known, instances=[known.instances[n] for n in (2, 0, 1)])
+    restored = restore(desk.scheduler.state.settings, mixed)
+    assert list(restored.state.fleet.instances) == ["i-000001", "i-000002", "i-000003"]
 
 
 def test_a_reservation_survives() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from starburst.core.model.events import JobSubmitted, NodesChanged, RunEnd, VolumesRuled
+from starburst.core.model.events import InstanceUnfit, JobSubmitted, NodesChanged, RunEnd, VolumesRuled
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
 from starburst.domain.constraints import NODE_NAME, Requirement, Term
@@ -113,3 +113,40 @@ def test_what_a_claim_demands_survives_a_restart(order: str) -> None:
     records = again.state.jobs
     assert (records["b"].job.volume_affinity, records["c"].awaits_volumes) == (on("n0"), UNBOUND)
     assert records["c"].phase.value == "blocked"
+
+
+def test_a_job_whose_volumes_choose_anew_keeps_no_other_job_from_its_turn() -> None:
+    """It leaves the jobs of its shape without having been their first, and comes back to others."""
+    desk = Desk(4, 4, 4)
+    desk.submit(*(job(name, 4, cloud="never") for name in "xyz"))
+    for name in "abcd":
+        submit(desk, name, VolumesRuled(name, ANYWHERE), cloud="never")
+    desk.tell(VolumesRuled("b", on("n2")))
+    desk.ended("x")
+    desk.ended("y")
+    assert [desk.nodes_of(name) for name in "abcd"] == [["n0"], [], ["n1"], []]
+    desk.cancel("b")
+    desk.ended("a")
+    assert desk.nodes_of("d") == ["n0"]
+
+
+def test_a_job_that_cannot_be_tried_again_in_place_waits_for_its_claim() -> None:
+    desk = Desk(4)
+    desk.submit(job("x", 4, cloud="never"))
+    submit(desk, "a", VolumesRuled("a", ANYWHERE), retries=5, max_wait_s=0.0)
+    desk.wait(0)
+    desk.offload("a")
+    desk.wait(100)
+    desk.ended("a", RunEnd.EXITED, 1)
+    desk.tell(VolumesRuled("a", ANYWHERE, UNBOUND), InstanceUnfit(desk.instances[0], "its disk is full"))
+    desk.wait(60)
+    assert (desk.phase("a"), desk["a"].slots) == ("blocked", ())
+    assert UNBOUND in desk["a"].message
+
+
+def test_a_job_that_comes_back_from_a_launch_waits_for_its_claim() -> None:
+    desk = Desk(4, short_job_s=600.0)
+    submit(desk, "a", VolumesRuled("a", ANYWHERE, UNBOUND), 2, hours=0.1)
+    assert desk.phase("a") == "offloading"
+    desk.no_launch(desk.instances[0])
+    assert (desk.phase("a"), desk.nodes_of("a")) == ("blocked", [])

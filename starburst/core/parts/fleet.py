@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -22,6 +22,13 @@ from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situatio
 #: Seconds that an offer is paused at most, however many of its machines came to nothing; and the doublings
 #: after which no pause grows further.
 LONGEST_PAUSE_S, MOST_DOUBLINGS = 3600.0, 20
+#: Lists of offers for which prices are cached: all, those that may be rented, those that are not paused.
+CACHES = 4
+
+#: The version of the throughput table, and offers.
+_Basis = tuple[int, tuple[Offer, ...]]
+#: What the price of a job depends on besides.
+_Asked = tuple[tuple[Resources, ...], OfferRules, str, bool]
 
 
 @dataclass(slots=True)
@@ -62,9 +69,8 @@ class Fleet:
         self.launches = 0
         #: Total bill of ended instances.
         self.settled = Money()
-        #: Cache of `price`, and the version of the throughput table and the offers that it is valid for.
-        self._priced: dict[tuple[tuple[Resources, ...], OfferRules, str, bool], list[Offer] | str] = {}
-        self._priced_for: tuple[int, tuple[Offer, ...]] = (-1, ())
+        #: Caches of `price`, the last used one first, each with what it is valid for.
+        self._priced: list[tuple[_Basis, dict[_Asked, list[Offer] | str]]] = []
         #: The packer's state from the last consolidation.
         self.memory = Memory()
         #: Learnt throughputs of jobs alone and on shared instances, seconds of pulls and of boots.
@@ -73,8 +79,12 @@ class Fleet:
         self.spare = SpareRoom()
 
     def available(self, now: float) -> list[Offer]:
-        """Offers that the account may rent and that are not paused now."""
-        return [o for o in self.permitted() if self.paused.get(o.name, now) <= now]
+        """Offers that the account may rent and that are not paused now, without the zones that are."""
+        paused = {name for name, until in self.paused.items() if until > now}
+        offers = self.permitted()
+        if not paused:
+            return offers
+        return [_without_zones(offer, paused) for offer in offers if offer.name not in paused]
 
     def permitted(self) -> list[Offer]:
         """Offers that the account may rent, as far as is known."""
@@ -106,16 +116,21 @@ class Fleet:
         """The offers that a job alone would get, one per instance, or the reason why none holds it.
 
         A gang gets one instance, of one machine or several. The result depends only on the job's demand, the
-        offers and the throughput table, and is cached until the offers or the table change.
+        offers and the throughput table, and is cached for the last `CACHES` of these.
         """
         asked = (job.tasks, job.offer_rules, self.speeds.name_of(job), job.spread)
-        basis = (self.speeds.table.version, tuple(offers))
-        if basis != self._priced_for:
-            self._priced_for, self._priced = basis, {}
-        found = self._priced.get(asked)
+        known = self._prices((self.speeds.table.version, tuple(offers)))
+        found = known.get(asked)
         if found is None:
-            found = self._priced[asked] = self._price(job, basis[1])
+            found = known[asked] = self._price(job, self._priced[0][0][1])
         return found
+
+    def _prices(self, basis: _Basis) -> dict[_Asked, list[Offer] | str]:
+        """The cache for a version of the throughput table and some offers."""
+        at = next((number for number, (known, _) in enumerate(self._priced) if known == basis), None)
+        self._priced.insert(0, (basis, {}) if at is None else self._priced.pop(at))
+        del self._priced[CACHES:]
+        return self._priced[0][1]
 
     def _price(self, job: Job, offers: Iterable[Offer]) -> list[Offer] | str:
         if len(job.tasks) > 1:
@@ -333,6 +348,13 @@ class Fleet:
         del self.instances[record.id]
         self.troubled.discard(record.id)
         return record.shares(ended_at)
+
+
+def _without_zones(offer: Offer, names: Container[str]) -> Offer:
+    """An any-zone offer without the zones whose single-zone offers have these names."""
+    if not any(name in names for _, name in offer.zones):
+        return offer
+    return replace(offer, zones=tuple((zone, name) for zone, name in offer.zones if name not in names))
 
 
 def _by_zone(offers: Iterable[Offer], tasks: Iterable[Task]) -> tuple[Offer, ...]:

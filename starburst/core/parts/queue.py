@@ -35,6 +35,8 @@ class ShapeQueue:
 
     def __init__(self) -> None:
         self._records: dict[str, JobRecord] = {}
+        #: The shape under which each is queued: one that left and came back under another has an old entry.
+        self._shapes: dict[str, Shape] = {}
         self._heaps: dict[Shape, list[Entry]] = {}
         #: Heap of the negated keys, from the first use of a queue limit on; None before that.
         self._tail: list[Entry] | None = None
@@ -56,7 +58,7 @@ class ShapeQueue:
     def add(self, record: JobRecord) -> None:
         """Insert a job at its place in the order."""
         key, seq, job_id = record.order_key, record.seq, record.id
-        self._records[job_id] = record
+        self._records[job_id], self._shapes[job_id] = record, record.job.shape
         heapq.heappush(self._heaps.setdefault(record.job.shape, []), (key, seq, job_id))
         if self._tail is not None:
             heapq.heappush(self._tail, (-key, -seq, job_id))
@@ -64,8 +66,8 @@ class ShapeQueue:
     def remove(self, record: JobRecord) -> None:
         """Remove a job."""
         del self._records[record.id]
-        shape = record.job.shape
-        if not self._prune(self._heaps[shape]):
+        shape = self._shapes.pop(record.id)
+        if not self._prune(shape):
             del self._heaps[shape]
         if self._tail is not None and len(self._tail) > 64 and len(self._tail) > 2 * len(self._records):
             self._tail = self._make_tail()
@@ -123,14 +125,19 @@ class ShapeQueue:
         record = self._records.get(entry[2])
         return record is not None and record.order_key == entry[0] and record.seq == entry[1]
 
-    def _prune(self, heap: list[Entry]) -> bool:
+    def _is_of(self, shape: Shape, entry: Entry) -> bool:
+        """Whether the job is in the queue under this key and this shape."""
+        return self._is_queued(entry) and self._shapes[entry[2]] == shape
+
+    def _prune(self, shape: Shape) -> bool:
         """Drop stale entries from the top of a shape's heap, or all of them once they are the majority.
 
         Returns whether any entry is left.
         """
+        heap = self._heaps[shape]
         if len(heap) > 64 and len(heap) > 2 * len(self._records):
-            heap[:] = {entry for entry in heap if self._is_queued(entry)}
+            heap[:] = {entry for entry in heap if self._is_of(shape, entry)}
             heapq.heapify(heap)
-        while heap and not self._is_queued(heap[0]):
+        while heap and not self._is_of(shape, heap[0]):
             heapq.heappop(heap)
         return bool(heap)

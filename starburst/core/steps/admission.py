@@ -257,7 +257,9 @@ def expire(state: State) -> bool:
     """Offload every job whose deadline has passed; returns whether there was one."""
     any_due = False
     while (job_id := state.deadlines.pop_due(state.now)) is not None:
-        leave(state, state.jobs[job_id], LeaveReason.REFUSED if is_shut(state) else LeaveReason.EXPIRED)
+        record = state.jobs[job_id]
+        waited_for = LeaveReason.REFUSED if is_shut(state) else LeaveReason.EXPIRED
+        leave(state, record, LeaveReason.ONLY if record.job.cloud is CloudChoice.ONLY else waited_for)
         any_due = True
     return any_due
 
@@ -376,6 +378,8 @@ def wait_for_money(state: State, record: JobRecord, lacking: Shortfall) -> None:
 def _wait_on(state: State, record: JobRecord, until: float) -> None:
     """Queue the job with a new deadline; until then it may still start on the cluster."""
     to(state, record, Phase.QUEUED, deadline=until)
+    if record.awaits_volumes and shut(state, record):
+        return
     if record.id in state.queue or record.job.cloud is CloudChoice.ONLY:
         state.set_deadline(record, record.deadline)  # cloud-only jobs stay out of the cluster's queue
     else:

@@ -46,7 +46,8 @@ def recall(state: State) -> None:
         return
     for job_id in list(state.departing):
         record = state.jobs[job_id]
-        wants_room = record.leaving is not None and record.leaving.wants_room
+        may_stay = record.job.cloud is not CloudChoice.ONLY
+        wants_room = may_stay and record.leaving is not None and record.leaving.wants_room
         slots = state.capacity.place(record.job) if wants_room and not record.awaits_volumes else None
         if slots is not None:
             place(state, record, slots, behind="")

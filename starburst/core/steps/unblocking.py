@@ -22,6 +22,7 @@ from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, ask_again, requeue, withdraw
 from starburst.core.steps.run_lifecycle import finish, lay_by, release, start, stop
+from starburst.core.steps.transitions import to
 from starburst.domain.job import CloudChoice, Phase, Site
 
 #: Phases in which a job can still be held.
@@ -66,6 +67,7 @@ def _try_in_place(state: State, record: JobRecord) -> None:
         start(state, record, Site.CLOUD, record.slots)
     else:
         release(state, record)
+        to(state, record, Phase.QUEUED)
         admit(state, record)
 
 

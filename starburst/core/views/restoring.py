@@ -39,7 +39,8 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     if snapshot.speeds is not None:
         fleet.speeds = Speeds.restored(snapshot.speeds)
     fleet.offers = {offer.name: offer for offer in snapshot.offers}
-    fleet.instances = {instance.id: instance for instance in snapshot.instances}
+    in_order = sorted(snapshot.instances, key=lambda instance: (len(instance.id), instance.id))
+    fleet.instances = {instance.id: instance for instance in in_order}  # as they were launched
     fleet.troubled = {
         instance.id
         for instance in snapshot.instances
