@@ -9,6 +9,7 @@ import pytest
 
 from starburst.domain.job import Phase, Submission
 from starburst.kube import names
+from starburst.kube.objects import read_job
 from starburst.kube.resources import JOBS, PODS
 from tests.clusters.kubernetes.kinds import KINDS, an_object
 from tests.clusters.kubernetes.scene import ME, NS, Scene, a_job, a_pod, play
@@ -179,6 +180,27 @@ def test_a_time_limit_is_not_taken_off_a_job_that_started_before_it_was_marked(t
         await scene.pass_time(20)
         assert scene.the(JOBS, "train")["spec"]["activeDeadlineSeconds"] >= 600
         assert scene.the(JOBS, "train")["metadata"]["labels"][names.JOB] == job_id
+
+    play(tmp_path, act)
+
+
+def test_nor_off_one_that_runs_and_whose_marks_the_watch_has_not_told_of_yet(tmp_path: Path) -> None:
+    """An event from before its marks has it looked at once more, and the object is read anew for that."""
+
+    async def act(scene: Scene) -> None:
+        before = read_job(scene.world.add(JOBS, a_job(args=("500", "0"), activeDeadlineSeconds=600)))
+        await scene.until(lambda: names.ADOPTED in scene.marks("train"))
+        (job_id,) = scene.desk.submissions
+        scene.take_up(job_id)
+        await scene.start(job_id, "n0")
+        await scene.until(scene.running)
+        assert scene.cluster._watcher is not None
+        adoption = scene.cluster._watcher._adoption
+        adoption.objects.forget(before.uid)
+        adoption.changed(before, before)
+        await scene.pass_time(20)
+        assert scene.the(JOBS, "train")["spec"]["activeDeadlineSeconds"] >= 600
+        assert scene.desk.submissions.keys() == {job_id}
 
     play(tmp_path, act)
 

@@ -178,9 +178,16 @@ class Adoption:
         await self._mark(view, text, submission.job.id, kept)
 
     async def _fetched(self, view: JobView | PodView) -> ObjectText | None:
-        """The object as it is now; None if it is there no more."""
+        """The object as it is now; None if it is there no more, or has its marks, as the watch will tell.
+
+        Marked again it would lose the time limit that the start of its run has given back to it.
+        """
         there = await self._api.find(resource_of(view), view.namespace, view.name)
-        return None if there is None or there["metadata"]["uid"] != view.uid else text_of(there)
+        if there is None or there["metadata"]["uid"] != view.uid:
+            return None
+        own = adopted_id(view.name, view.uid)
+        labels = {} if is_copy(there["metadata"]) else there["metadata"].get("labels") or {}
+        return None if labels.get(names.JOB) == own and self._desk.knows(own) else text_of(there)
 
     async def _read(self, view: JobView | PodView, text: ObjectText) -> Submission | str:
         """The job of an object, or why it cannot be taken in."""
