@@ -88,6 +88,17 @@ def test_a_machine_that_is_still_coming_up_is_joined_and_the_job_starts_with_it(
     assert starts(desk.ready("i-000001")) == ["there", "a"]
 
 
+def test_if_that_machine_does_not_come_up_the_job_has_the_rest_of_its_wait() -> None:
+    desk = desk_with(offers=[BIG])
+    desk.now = 60
+    desk.submit(job("a", hours=1))
+    assert desk.phase("a") == "offloading"
+    desk.no_launch("i-000001")
+    assert (desk.phase("a"), desk["a"].deadline, desk["a"].obstacle) == ("queued", HOUR + 60, None)
+    desk.ended("busy")
+    assert desk.nodes_of("a") == ["n0"]
+
+
 def test_a_cap_that_could_not_pay_for_it_keeps_it_in_the_queue_with_its_wait() -> None:
     desk = desk_with(caps=(Cap(Money.of(0.5), "day", user="ada"),))
     desk.offload("there")

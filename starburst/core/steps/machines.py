@@ -21,7 +21,7 @@ from starburst.core.model.phases import LeaveReason, StopReason
 from starburst.core.parts.elastic import slots_left
 from starburst.core.parts.instance_record import OPEN_PHASES, InstanceRecord
 from starburst.core.state import State
-from starburst.core.steps.admission import leave
+from starburst.core.steps.admission import leave, requeue
 from starburst.core.steps.budget import settle
 from starburst.core.steps.run_lifecycle import TAKEN, WORDS, gone, release, set_off, start, stay, stop
 from starburst.core.steps.transitions import to
@@ -355,9 +355,14 @@ def _machine_took(state: State, record: JobRecord, message: str, *, preempted: b
 
 
 def _leave_again(state: State, record: JobRecord) -> None:
-    """Release all instances of a job after a lost launch; if it is offloading, it leaves again."""
+    """Release all instances of a job after a lost launch; if it is offloading, it leaves again.
+
+    One that left before its wait was over, as for room that cost nothing, has the rest of it.
+    """
     release(state, record)
-    if record.phase is Phase.OFFLOADING:
+    if record.phase is Phase.OFFLOADING and record.wait is not None and state.now < record.deadline < inf:
+        requeue(state, record)
+    elif record.phase is Phase.OFFLOADING:
         to(state, record, Phase.QUEUED)
         leave(state, record, LeaveReason.AGAIN)
     else:
