@@ -23,7 +23,7 @@ from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyContext, SkySettings
 from starburst.clouds.sky.journal import claimed
 from starburst.clouds.sky.runs.inputs import RunInputs
-from starburst.core.model.actions import Action
+from starburst.core.model.actions import Action, StartRun
 from starburst.core.model.events import (
     Event,
     InstanceFailed,
@@ -98,7 +98,17 @@ class StormController(Controller):
             await call(action)
             self.carried_out.add(action.key)
 
+        is_listed = self._performer._is_listed
+
+        async def dropped(start: StartRun, tried: asyncio.Event) -> bool:
+            """A start that waits for the cluster's listing is dropped for its stop, which comes next."""
+            listed = await is_listed(start, tried)
+            if not listed:
+                self.carried_out.add(start.key)
+            return listed
+
         self._performer._call = noted  # type: ignore[method-assign]
+        self._performer._is_listed = dropped  # type: ignore[method-assign]
 
     def _report(self, event: Event) -> None:
         if isinstance(event, RunEnded):  # it need not be started any more
