@@ -207,7 +207,7 @@ def _stopping(tale: Tale, line: Line) -> None:
 
 
 def _over(tale: Tale, line: Line) -> None:
-    tale.phases, tale.last = {line.kind}, line
+    tale.phases, tale.last, tale.awaits = {line.kind}, line, set()
     tale.bars[-1].end = line.at
 
 
