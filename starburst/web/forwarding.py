@@ -84,7 +84,7 @@ class ForwardToLeader:
             self._authenticator.authenticate_report(request, report[1])
 
 
-def _leaders(record: LeaderRecord, request: Request) -> httpx.URL:
+def _url_at_leader(record: LeaderRecord, request: Request) -> httpx.URL:
     """The URL of a request at the leader, whatever the sender takes for a path.
 
     Raises:
@@ -99,7 +99,7 @@ def _leaders(record: LeaderRecord, request: Request) -> httpx.URL:
 
 async def _ask(record: LeaderRecord, request: Request, replica: str) -> Response:
     try:
-        url = _leaders(record, request)
+        url = _url_at_leader(record, request)
     except (httpx.InvalidURL, UnicodeDecodeError) as error:
         return answer(400, f"the address is malformed: {error}")
     headers = {name: request.headers[name] for name in ASKED if name in request.headers}
