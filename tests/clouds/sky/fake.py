@@ -54,6 +54,8 @@ class FakeSky:
     sold_out: set[str] = field(default_factory=set)
     #: Types that boot, are billed and never get as far as to take jobs.
     broken: set[str] = field(default_factory=set)
+    #: Types that the cloud refuses to rent, which SkyPilot notices late: it lists the cluster meanwhile.
+    refused: set[str] = field(default_factory=set)
     server_up: bool = True
     #: The cloud's own API answers, and these credentials see instances there.
     cloud_up: bool = True
@@ -144,6 +146,9 @@ class FakeSky:
         if spec.instance_type in self.sold_out:
             raise CapacityError(f"no {spec.instance_type} in {spec.infra}")
         self.clusters_known[spec.cluster] = spec
+        if spec.instance_type in self.refused:
+            await asyncio.sleep(BOOT_S)
+            raise SkyError("AuthFailure: the token has expired")
         for node in range(spec.nodes):
             id_, until = f"i-{len(self.vms)}", wall() + 900
             made = Vm(
@@ -190,7 +195,8 @@ class FakeSky:
                 state = ClusterState.STOPPED
             launching = name in under_way
             login = Access("", "ubuntu", "key")
-            access = None if launching else Access("10.0.0.1", "ubuntu", "key")
+            refused = spec.instance_type in self.refused
+            access = None if launching or refused else Access("10.0.0.1", "ubuntu", "key")
             within = "" if self.ends_alone else name
             refs = [InstanceRef("aws", "us-east-1", vm.id, within) for vm in vms if not launching]
             more = [Access(f"10.0.0.{node + 1}", "ubuntu", "key") for node in range(1, spec.nodes)]

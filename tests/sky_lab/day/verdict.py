@@ -106,22 +106,26 @@ def may_live_until(exit_file: Path, end: float) -> float:
 
 
 def wrong_bills(at: Deployment) -> Iterator[str]:
-    """Machines whose bill is not the cloud's own seconds at the cloud's own price."""
+    """Machines whose bill is not the cloud's own seconds at the cloud's own price.
+
+    Of one that was stopped before it was ended EC2 tells only the later of both times afterwards, so that its
+    bill may go until that: whoever did not look in between cannot know better.
+    """
     prices = price_list()
     theirs: dict[str, list[Instance]] = defaultdict(list)
     for instance in rented(at.tag):
-        ended_at = at.stopped.get(instance.id, instance.ended_at)
-        theirs[instance.intent].append(replace(instance, ended_at=ended_at))
+        theirs[instance.intent].append(instance)
     with Store.open(at.home.database) as store:
         records = queries.instance_records(store, include_ended=True)
     for record in records:
         machines = theirs.pop(label(record.id), [])
-        due = sum(bill(machine, prices) for machine in machines)
-        rate = sum(prices[machine.type, machine.spot] for machine in machines)
-        if abs(record.micro_usd - due) > rate * OFF_S / 3600 + 1:
-            seconds = [(machine.id, (machine.ended_at or 0) - machine.launched_at) for machine in machines]
+        until_stop = [replace(one, ended_at=at.stopped.get(one.id, one.ended_at)) for one in machines]
+        least, most = (sum(bill(one, prices) for one in some) for some in (until_stop, machines))
+        off = sum(prices[one.type, one.spot] for one in machines) * OFF_S / 3600 + 1
+        if not least - off <= record.micro_usd <= most + off:
+            seconds = [(one.id, (one.ended_at or 0) - one.launched_at) for one in until_stop]
             said_s = (record.ended_at or 0) - (record.launched_at or record.ended_at or 0)
-            yield f"{record.id}: billed {record.micro_usd} for {said_s:.1f} s, not {due:.0f}: {seconds}"
+            yield f"{record.id}: billed {record.micro_usd} for {said_s:.1f} s, not {least:.0f}: {seconds}"
     yield from (f"{intent} was rented and is in no books" for intent in theirs)
 
 

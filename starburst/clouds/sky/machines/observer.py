@@ -32,6 +32,8 @@ MEET_S, CLOCK_SKEW_S = 10.0, 60.0
 #: Wall seconds for which a cloud is waited for while it does not answer: EC2 describes an instance for about
 #: an hour after its end, so that later it has nothing more to say of the bill.
 WORD_S = 7200.0
+#: Wall seconds from an intent on within which its cloud tells of all that it made, the ended included.
+RETAINED_S = 3000.0
 #: What the journal has of clouds: whether each has ever answered; False: not within `WORD_S`.
 ANSWERS = "clouds"
 
@@ -53,6 +55,8 @@ class CloudObserver:
         self._answers: dict[str, bool] = dict(journaled.get("by_cloud") or {})
         #: What was journaled before clouds were told apart.
         self._answered: bool | None = journaled.get("answers")
+        #: Clouds that have shown these credentials, in this process, an instance of this controller.
+        self._shown: set[str] = set()
         #: Since when, wall s, a cloud answers nothing but errors.
         self._silent_since: dict[str, float] = {}
 
@@ -68,7 +72,7 @@ class CloudObserver:
         try:
             with anyio.fail_after(MEET_S):
                 seen = [await self._clouds.sight(at) for at in (status.at, *status.workers_at)]
-                self._note_answer(seen[0].at.provider)
+                self._note_answer(seen[0].at.provider, seen)
                 others = await self._others(machine, seen)
         except (SkyError, TimeoutError) as error:
             if not machine.unnamed:
@@ -188,6 +192,23 @@ class CloudObserver:
             log.warning("cloud-not-asked", instance=machine.id, error=str(error))
             return None
 
+    async def rented_nothing(self, machine: RentedMachine) -> bool:
+        """Whether a launch that SkyPilot lists, or has listed, made no instance, by all that is known now.
+
+        A cloud that has shown these credentials nothing yet may be asked with others than SkyPilot has.
+
+        Raises:
+            SkyError: its cloud is waited for (`_is_waited_for`).
+        """
+        entry, clock = machine.entry, self._context.clock
+        was_seen = entry.access or entry.instances or entry.armed or entry.cloud_began_at is not None
+        if was_seen or entry.is_over or not entry.dated or entry.launched_at is None:
+            return False
+        if clock.wall() >= clock.pace.wall_time(entry.asked_at) + RETAINED_S:
+            return False
+        provider = OfferName.parse(entry.offer).infra.partition("/")[0]
+        return provider in self._shown and await self.instances_of(machine) == []
+
     async def note_end(self, machine: RentedMachine) -> None:
         """Book what its cloud says of a machine that SkyPilot cannot end now.
 
@@ -202,7 +223,7 @@ class CloudObserver:
         known = machine.entry.instances
         seen = {node: await self._clouds.sight(known[node]) for node in nodes} if known else {}
         if seen:
-            self._note_answer(known[0].provider)
+            self._note_answer(known[0].provider, seen.values())
             machine.book([one for node, one in seen.items() if node not in machine.entry.lost])
         return seen
 
@@ -224,7 +245,7 @@ class CloudObserver:
         found = await self._clouds.search(provider, rest.partition("/")[0], labels)
         if found is None:
             return None
-        self._note_answer(provider)
+        self._note_answer(provider, found)
         # Undated labels may stem from an earlier database; an instance is not older than its intent.
         return [one for one in found if entry.dated or self._is_of(machine, one)]
 
@@ -247,8 +268,10 @@ class CloudObserver:
         """Whether a cloud has ever answered; False: not within `WORD_S`; None: not known yet."""
         return self._answers.get(provider, self._answered)
 
-    def _note_answer(self, provider: str) -> None:
+    def _note_answer(self, provider: str, seen: Iterable[Observation]) -> None:
         self._silent_since.pop(provider, None)
+        if any(one.presence is not Presence.ABSENT for one in seen):
+            self._shown.add(provider)
         if not self._has_answered(provider):
             self._note_answers(provider, True)
 

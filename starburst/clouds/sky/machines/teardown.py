@@ -6,6 +6,7 @@ no instance in the cloud. Every step may be repeated, so the loop begins anew af
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import structlog
@@ -26,6 +27,8 @@ log = structlog.get_logger()
 
 #: Wall seconds between attempts: at first, at most.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+#: Wall seconds after which a cloud certainly finds what it has made.
+SETTLED_S = 60.0
 
 
 async def clear(machine: RentedMachine, observer: CloudObserver) -> None:
@@ -41,7 +44,12 @@ async def clear(machine: RentedMachine, observer: CloudObserver) -> None:
                 await _take_down(machine, status)
                 continue
             if await _nothing_left(machine, observer):  # after the launches: none could follow
-                return
+                if not await observer.rented_nothing(machine):
+                    return
+                await asyncio.sleep(SETTLED_S)
+                if await observer.rented_nothing(machine):
+                    machine.entry.launched_at = None  # SkyPilot lists also what it could not rent
+                continue
         except SkyNotFoundError:
             pass  # as it should be; the listing decides
         except SkyError as error:

@@ -1,0 +1,81 @@
+"""SkyPilot also lists what it could not rent: what made no instance has no bill; in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from starburst.clouds.sky.machines import observer
+from starburst.core.model.events import InstanceFailed
+from tests.app.virtual import wall
+from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake_vm import Vm
+from tests.clouds.sky.life import OFFER, Life, play, ready
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["shown another", "shown nothing"])
+def test_a_launch_that_rented_nothing_is_billed_only_where_its_cloud_may_be_another(
+    tmp_path: Path, shown: bool
+) -> None:
+    """SkyPilot lists the cluster until it hears that the cloud refuses the machine."""
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        if shown:
+            await ready(life)
+        sky.refused = {"p3.8xlarge"}
+        await life.cloud.launch("i-2", OFFER)
+        failed = await life.heard(InstanceFailed)
+        assert "AuthFailure" in failed.message
+        assert (failed.launched_at == failed.ended_at) is shown
+        assert len(sky.vms) == shown
+
+    play(tmp_path, story)
+
+
+def test_an_instance_that_its_cloud_shows_late_is_billed_and_ended(tmp_path: Path) -> None:
+    """A launch failed, SkyPilot took down what it listed, and the cloud did not find the instance yet."""
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.refused = {"p3.8xlarge"}
+        await life.cloud.launch("i-2", OFFER)
+        while not any("i-2" in cluster for cluster in sky.clusters_known):
+            await asyncio.sleep(0.5)
+        (spec,) = (spec for name, spec in sky.clusters_known.items() if "i-2" in name)
+        while spec.cluster in sky.clusters_known:
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(30.0)
+        late = Vm(spec.cluster, spec.spot, 0, wall() - 40.0, "i-late", spec.labels)
+        sky.vms.append(late)
+        failed = await life.heard(InstanceFailed)
+        assert late.ended_at is not None
+        assert failed.ended_at - failed.launched_at == pytest.approx(late.ended_at - late.made_at, abs=1.0)
+
+    play(tmp_path, story)
+
+
+def test_what_ended_so_long_ago_that_its_cloud_has_forgotten_it_is_billed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch failed, and neither SkyPilot nor the cloud answered for longer than a cloud remembers."""
+    monkeypatch.setattr(observer, "RETAINED_S", 300.0)
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.refused = {"p3.8xlarge"}
+        await life.cloud.launch("i-2", OFFER)
+        while not any("i-2" in cluster for cluster in sky.clusters_known):
+            await asyncio.sleep(0.5)
+        (spec,) = (spec for name, spec in sky.clusters_known.items() if "i-2" in name)
+        sky.cloud_up = sky.server_up = False
+        sky.vms.append(Vm(spec.cluster, spec.spot, 0, wall(), "i-made", spec.labels))
+        sky.vms[1].ended_at = wall() + 20.0
+        sky.cloud_tells_s = 10.0
+        await asyncio.sleep(400)
+        sky.cloud_up = sky.server_up = True
+        failed = await life.heard(InstanceFailed)
+        assert failed.ended_at - failed.launched_at > 400.0
+
+    play(tmp_path, story)
