@@ -6,8 +6,8 @@ import json
 import os
 from pathlib import Path
 
-#: Files beside it say how it behaves: `dead`; `image` (it is there), `user` (the image's); `pull`, `create`
-#: (shell code of these verbs), `run` (of the container); `state`: how the container stands.
+#: Files beside it say how it behaves: `dead`, `hangs`; `image` (it is there), `user` (the image's); `pull`,
+#: `create` (shell code of these verbs), `run` (of the container); `state`: how the container stands.
 SCRIPT = """#!/bin/sh
 here=$(dirname "$0")
 [ "$1" = --log-level=error ] && shift
@@ -16,6 +16,7 @@ if [ "$1" = --version ]; then cat "$here/version"; exit; fi
 if [ -e "$here/dead" ]; then
     echo "Cannot connect to the Docker daemon at unix:///var/run/docker.sock." >&2; exit 1
 fi
+if [ -e "$here/hangs" ]; then exec sleep 60; fi
 if [ "$1" = --config ]; then cat "$2/config.json" >>"$here/logins"; echo >>"$here/logins"; shift 2; fi
 case "$1" in
 image) [ -e "$here/image" ] || { echo "Error: No such image: $5" >&2; exit 1; }; cat "$here/user";;

@@ -208,3 +208,26 @@ def test_what_the_machine_does_not_have_leaves_ours_as_it_was(
     (tmp_path / "kept" / "step").write_text("1")
     run(contact.fetch("c", ACCESS, "~/nothing", tmp_path / "kept"))
     assert (tmp_path / "kept" / "step").read_text() == "1"
+
+
+def test_a_directory_that_cannot_be_read_whole_is_not_sent_for_whole(
+    contact: SshTransport, machine: Path, tmp_path: Path
+) -> None:
+    """tar takes a pack that breaks off between two files for the end of it."""
+    fails = "*-cf*) /bin/tar $* | head -c 512; echo 'tar: step: Cannot read' >&2; exit 2"
+    (tmp_path / "bin" / "tar").write_text(f'#!/bin/sh\ncase $* in {fails};; esac\nexec /bin/tar "$@"\n')
+    (tmp_path / "bin" / "tar").chmod(0o755)
+    (tmp_path / "job").mkdir()
+    with pytest.raises(LocalError, match="job cannot be packed: tar: step: Cannot read"):
+        run(contact.send("c", ACCESS, tmp_path / "job", "~/starburst/checkpoints/job"))
+
+
+def test_a_file_that_its_job_closed_to_itself_can_be_sent_again(
+    contact: SshTransport, machine: Path, tmp_path: Path
+) -> None:
+    there = machine / "job"
+    there.mkdir()
+    (there / "step").write_text("1")
+    (there / "step").chmod(0o000)
+    run(contact.fetch("c", ACCESS, "~/job", tmp_path / "job"))
+    assert (tmp_path / "job" / "step").stat().st_mode & 0o400

@@ -24,6 +24,9 @@ MAX_BYTES, KEPT_FREE = 1 << 40, 1 << 30
 #: Exit codes on a machine: no such directory; a link in its place.
 NO_DIRECTORY, IS_LINK = 44, 45
 
+#: tar's exit code where a file was written to while it was packed.
+CHANGED_MEANWHILE = 1
+
 #: For files of a job whose image runs as root, which only root can read.
 _AS_ROOT = 'S=; if sudo -n true 2>/dev/null; then S="sudo -n"; fi; '
 
@@ -94,7 +97,9 @@ def put(new: Path, local: Path) -> None:
             kind = os.lstat(path).st_mode
             if stat.S_ISDIR(kind):
                 os.chmod(path, stat.S_IMODE(kind) | 0o700)  # so that it can be read and removed
-            elif not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+            elif stat.S_ISREG(kind):
+                os.chmod(path, stat.S_IMODE(kind) | 0o400)  # so that it can be packed
+            elif not stat.S_ISLNK(kind):
                 raise SkyError(f"{name!r} is no file, directory or link")
     new.chmod(0o755)
     old = local.with_name(f".{local.name}.old")

@@ -72,8 +72,10 @@ class SshTransport:
         with archive.packing(local) as (pack, directory):
             unpack = self._ssh(cluster, access, archive.unpack_there(remote))
             call = pipe(pack, unpack, (directory,))
-            _, (code, err) = await within(TRANSFER_S, call, f"{cluster}: sending")
+            (packed, why), (code, err) = await within(TRANSFER_S, call, f"{cluster}: sending")
         self._check(cluster, code, err)
+        if packed not in (0, archive.CHANGED_MEANWHILE):  # there, a pack that breaks off may look whole
+            raise LocalError(f"{local} cannot be packed: {_last_line(why)}")
 
     async def fetch(self, cluster: str, access: Access, remote: str, local: Path) -> None:
         """See `MachineTransport`."""

@@ -6,10 +6,12 @@ no daemon; as root it is used where sudo needs no password, since a user's own p
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,12 +19,16 @@ from typing import Any
 
 #: Seconds for a call that only asks, and for one that makes, starts or removes a container.
 ASK_S, ACT_S = 20.0, 120.0
+#: Seconds for which one that let a call time out is not asked again: an exchange asks for each of its tasks.
+HUNG_S = 25.0
 #: Characters of the engine's words that a message holds.
 MAX_WORDS = 600
 
 #: What clients say when their daemon does not answer.
 _SILENT = ("cannot connect to the docker daemon", "error during connect", "is the docker daemon running")
 _SUDO = ("sudo", "-n")
+#: When the last call of an engine timed out in this process, by what stands before a subcommand.
+_hung_at: dict[tuple[str, ...], float] = {}
 
 
 class EngineError(Exception):
@@ -61,8 +67,10 @@ class Engine:
 
         Raises:
             EngineError: it refused.
-            EngineSilentError: it did not answer.
+            EngineSilentError: it did not answer, or had not `HUNG_S` ago.
         """
+        if time.monotonic() < _hung_at.get(self.argv, -math.inf) + HUNG_S:
+            raise EngineSilentError(f"{self.name} does not answer: its last call timed out")
         try:
             done = subprocess.run(
                 self.command(*args, keep=keep),
@@ -75,6 +83,8 @@ class Engine:
                 start_new_session=True,  # a signal to the task's group is not for it
             )
         except (subprocess.TimeoutExpired, OSError) as error:
+            if isinstance(error, subprocess.TimeoutExpired):
+                _hung_at[self.argv] = time.monotonic()
             raise EngineSilentError(f"{self.name} does not answer: {error}"[:MAX_WORDS]) from error
         if done.returncode:
             raise failure(done.stderr)
