@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+from contextlib import suppress
+
 import pytest
 
 from starburst.clouds.sky.runs.docker import container
@@ -53,6 +58,24 @@ def test_a_task_that_waits_for_its_image_has_not_started_and_says_why(machine: M
     machine.exchange(stops={NAME: 5.0})
     state = machine.until("over")
     assert state["exit"]["ended_by"] == "stop"
+
+
+def test_a_login_is_gone_with_its_task_also_if_all_of_it_was_killed_in_its_pull(machine: Machine) -> None:
+    engine = FakeEngine(machine.home / "bin")
+    (machine.home / "bin" / "image").unlink()
+    engine.put("pull", "sleep 60")
+    made = container("sb-a-1-0", Workload(("train",), image="me/train:2"), Resources(), {})
+    login = {"registry": "r.io", "username": "ann", "password": "hush3d"}
+    machine.exchange(lease_s=100, specs={NAME: {**spec(docker=made), "logins": [login]}})
+    machine.start()
+    held = machine.dir / "registry" / "config.json"
+    machine.until_exists(held)
+    session = json.loads((machine.dir / "started.json").read_text())["shim"]
+    for pid in (*machine.runners(), session):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    machine.until("over")
+    assert not held.exists()
 
 
 def test_how_a_container_ended_is_in_its_exit(machine: Machine) -> None:

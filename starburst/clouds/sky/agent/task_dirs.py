@@ -38,6 +38,8 @@ from starburst.runs.supervisor.files import read_fact, remove, try_lock, write_j
 WAITS = "waits.json"
 #: Files for its volumes, until they are written; and its volumes.
 FILES, VOLUMES = "files.json", "volumes"
+#: Directory with the login of one pull.
+REGISTRY = "registry"
 #: Bytes of a spec at most: it holds a job's environment.
 MAX_SPEC_BYTES = 1 << 24
 #: Bytes that must be free on the disk for a task to start.
@@ -152,7 +154,8 @@ def forget_secrets(path: str) -> None:
     """Remove the values of Secrets of a task that will not start, or has ended."""
     for name in ("secrets.json", "logins.json", FILES):
         remove(os.path.join(path, name))
-    shutil.rmtree(os.path.join(path, VOLUMES), ignore_errors=True)
+    for name in (VOLUMES, REGISTRY):
+        shutil.rmtree(os.path.join(path, name), ignore_errors=True)
 
 
 def kill_group(path: str) -> bool:

@@ -25,6 +25,7 @@ from starburst.clouds.sky.agent.containers.engine import (
 )
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError
 from starburst.clouds.sky.agent.protocol import RegistryLogin
+from starburst.clouds.sky.agent.task_dirs import REGISTRY
 from starburst.runs.supervisor.files import open_private
 
 #: Seconds of the first pause after a failed pull, which doubles, and of the longest; a kubelet's.
@@ -188,7 +189,7 @@ def _read_layers(lines: Iterable[str], layers: dict[str, bool]) -> None:
 
 def _log_in(path: str, login: RegistryLogin) -> str:
     """A directory of the user's alone with a login, for one pull."""
-    folder = os.path.join(path, "registry")
+    folder = os.path.join(path, REGISTRY)
     shutil.rmtree(folder, ignore_errors=True)
     os.mkdir(folder, 0o700)
     told = base64.b64encode(f"{login['username']}:{login['password']}".encode()).decode()
