@@ -177,7 +177,7 @@ def _submission(
         image="" if manifest.report.on_host else pod.workload.image or "",
     )
     workload = replace(pod.workload, on_host=manifest.report.on_host)
-    text = _as_json(manifest)
+    text = as_json(manifest)
     if manifest.report.native:
         workload = replace(workload, manifest=text)
     return Submission(job, workload, tuple(manifest.report.notes), singleton=hints.singleton)
@@ -228,8 +228,10 @@ def _offer_rules(hints: JobHints, pod: Pod, resources: Resources) -> OfferRules:
     return replace(rules, requires=needed) if needed else rules
 
 
-def _as_json(manifest: Field) -> str | None:
-    """A manifest as compact JSON; None if it is too large for Kubernetes, as with many YAML aliases."""
+def as_json(manifest: Field) -> str | None:
+    """A manifest, or a part of one, as compact JSON; None, and refused, if it is too large for Kubernetes, as
+    with many YAML aliases.
+    """
     text = StringIO()
     try:
         for part in _JSON.iterencode(manifest.value):

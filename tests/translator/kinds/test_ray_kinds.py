@@ -131,6 +131,18 @@ def test_what_is_not_kept_is_said() -> None:
         ("spec.clusterSelector", {"ray.io/cluster": "a"}, "spec.clusterSelector: a Ray that is there"),
         ("spec.runtimeEnvYAML", "[1", "spec.runtimeEnvYAML: is not YAML"),
         ("spec.runtimeEnvYAML", "[1]", "must be a mapping"),
+        (
+            "spec.runtimeEnvYAML",
+            "[" * 3000,
+            "spec.runtimeEnvYAML: is not YAML: line 1, column 101: is nested",
+        ),
+        (
+            "spec.runtimeEnvYAML",
+            "a: &a [*a]",
+            "spec.runtimeEnvYAML: is not YAML: line 1, column 8: the alias",
+        ),
+        ("spec.runtimeEnvYAML", "pip: [a]\npip: [b]", 'line 2, column 1: "pip": this key was already given'),
+        ("spec.runtimeEnvYAML", f"a: &a {'x' * 2000}\nb: [{'*a, ' * 1000}]", "takes; make it smaller"),
         ("spec.rayClusterSpec.headGroupSpec", {}, "spec.rayClusterSpec.headGroupSpec.template: is missing"),
         ("spec.rayClusterSpec.workerGroupSpecs.0.replicas", -1, "replicas"),
         ("spec.rayClusterSpec.workerGroupSpecs.0.template.spec.containers.0.image", "other", "image"),
@@ -142,6 +154,12 @@ def test_what_cannot_be_run_is_refused_by_its_field(path: str, value: Any, told:
     with pytest.raises(ManifestErrors) as caught:
         read(changed(path, value))
     assert told in str(caught.value)
+
+
+def test_a_runtime_environment_is_read_as_manifests_are() -> None:
+    """A date is text, as to the operator."""
+    found = read(changed("spec.runtimeEnvYAML", "env_vars:\n  DAY: 2026-11-28\n  FLAG: 'yes'\n"))
+    assert '{"env_vars":{"DAY":"2026-11-28","FLAG":"yes"}}' in found.workload.command
 
 
 def test_a_ray_cluster_runs_until_it_is_cancelled() -> None:

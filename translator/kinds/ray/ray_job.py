@@ -5,23 +5,22 @@ Source: KubeRay's API reference, ray.io/v1 as of 1.4.
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import yaml
-
 from starburst.domain.resources import Resources
+from translator.errors import ManifestErrors
 from translator.field import Field, Fields, ManifestReport
 from translator.kinds.operators.roles import RoleJob, TaskRole
 from translator.kinds.prelude import Prelude
 from translator.kinds.ray.launch import SERVE, SUBMIT, ray_command, ray_variables, with_ray
 from translator.kinds.read_kind import ReadKind
+from translator.manifests.documents import Chunk, load
 from translator.manifests.effective_requests import pod_resources
-from translator.manifests.manifest import MAX_TASKS
+from translator.manifests.manifest import MAX_TASKS, as_json
 
 RAY_KINDS = ("RayJob", "RayCluster")
 _TOP = Fields("a manifest of Ray", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
@@ -241,15 +240,15 @@ def _once(lists: Any) -> list[Any]:
 
 
 def _runtime_env(field: Field) -> str:
-    """The runtime environment as JSON; "" is none."""
+    """The runtime environment as JSON, read as manifests are; "" is none."""
     try:
-        found = yaml.safe_load(field.text() or "")
-    except yaml.YAMLError as error:
-        field.refuse(f"is not YAML: {str(error).splitlines()[0]}", show=False)
+        found = load(Chunk(field.text() or "", 0), field.report.source, field.report.document)
+    except ManifestErrors as bad:
+        field.refuse(f"is not YAML: {bad.errors[0].line}", show=False)
         return ""
     if found is not None and not isinstance(found, dict):
         field.refuse("must be a mapping, such as env_vars: {A: b}", show=False)
-    return json.dumps(found) if isinstance(found, dict) else ""
+    return (as_json(replace(field, value=found)) or "") if isinstance(found, dict) else ""
 
 
 def _unquoted(text: str) -> str:
