@@ -50,7 +50,7 @@ CONTAINER = Fields(
     kept=("lifecycle", "livenessProbe", "restartPolicy", "restartPolicyRules", "volumeDevices"),
 )
 
-_VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
+VARIABLE = Fields("an environment variable", read=("name", "value", "valueFrom"))
 _KEY_OF = Fields("a reference", read=("name", "key", "optional"))
 _REFERENCES = {
     "configMapKeyRef": _KEY_OF,
@@ -122,7 +122,7 @@ def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
     """
     env: dict[str, str] = {}
     for variable in container.at("env").items():
-        variable.check(_VARIABLE)
+        variable.check(VARIABLE)
         if variable.report.native:
             _check_source(variable.at("valueFrom"))
         name = variable.at("name").text()

@@ -59,7 +59,7 @@ def test_a_variable_that_cannot_be_kept_is_named_by_its_place_in_the_document() 
         {"name": "ROLE", "value": "x"},
         {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
     ]
-    worker = [{**env[0], "value": "y"}, env[1]]
+    worker = [{**env[0], "value": "z"}, env[1]]
     document = training(Master=replicas(1, shell("a"), env=env), Worker=replicas(1, shell("a"), env=worker))
     (line,) = problems(document)
     assert line.startswith("spec.pytorchReplicaSpecs.Master.template.spec.containers[0].env[1].valueFrom: ")

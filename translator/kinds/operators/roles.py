@@ -18,8 +18,10 @@ from starburst.domain.resources import Resources
 from translator.field import Field, ManifestReport
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.effective_requests import pod_resources
+from translator.manifests.expansion import names_in
 from translator.manifests.hints import PREFIX
 from translator.manifests.manifest import MAX_TASKS
+from translator.tasks.container import VARIABLE
 
 #: What tasks of one template may differ in: a shell chooses it, or it has no effect on a run.
 _CHOSEN = ("args", "command", "env", "imagePullPolicy", "name", "ports", "resources", "stdin", "tty")
@@ -30,8 +32,10 @@ _UNCOMPARED = ("containers", "restartPolicy")
 _UNORDERED = ("imagePullSecrets", "tolerations", "volumeMounts", "volumes")
 #: Kubernetes expands $(NAME); a shell's own $( has to be written with two dollars.
 _EXPANDED = re.compile(r"\$(?=\()")
-#: Variables that lines of sh set, and references to variables in words of a manifest.
-_SET, _REFERENCE = re.compile(r"\b([A-Z][A-Z0-9_]*)="), re.compile(r"\$\(([A-Z][A-Z0-9_]*)\)")
+#: Variables that lines of sh set, and names that a shell takes.
+_SET, _SHELL_NAME = re.compile(r"\b([A-Z][A-Z0-9_]*)="), re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: References to variables in words of a manifest, and dollars that begin none.
+_REFERENCE = re.compile(rf"\$\$|\$\(({_SHELL_NAME.pattern})\)")
 _ELASTIC = f"{PREFIX}elastic"
 _RANK = 'starburst_rank="${JOB_COMPLETION_INDEX:-${STARBURST_RANK:-0}}"\n'
 
@@ -56,7 +60,8 @@ class TaskRole:
     def words(self) -> tuple[str, ...]:
         """Command and arguments as far as they are given."""
         lists = (self.container.at(key).value for key in ("command", "args"))
-        return tuple(str(word) for found in lists if isinstance(found, list) for word in found)
+        found = (word for words in lists if isinstance(words, list) for word in words)
+        return tuple("" if word is None else str(word) for word in found)
 
     @property
     def has_command(self) -> bool:
@@ -204,6 +209,8 @@ class RoleJob:
             return
         container = template["spec"]["containers"][0]
         self._drop_probes(container)
+        for role in self.roles:
+            _check_program(role.container)
         without = [role for role in self.roles if not role.has_command and role.replicas]
         if without and alike and self.optional:
             without[0].container.at("command").note(
@@ -234,7 +241,7 @@ class RoleJob:
         """For each role: its index, its variables, its program."""
         rank = 0
         for number, role in enumerate(role for role in self.roles if role.replicas):
-            known = set(_SET.findall(self.lines + role.lines))
+            known = {*_SET.findall(self.lines + role.lines), *_in_clear(common)}
             test = f'{"elif" if number else "if"} [ "$starburst_rank" -lt {rank + role.replicas} ]; then\n'
             index = own_text(f"starburst_index=$((starburst_rank - {rank}))\n")
             yield test + index + role.lines + "".join(_exports(role, common, known))
@@ -258,23 +265,62 @@ def own_text(text: str) -> str:
     return _EXPANDED.sub("$$", text)
 
 
-def _exports(role: TaskRole, common: Sequence[Any], known: Collection[str]) -> Iterator[str]:
+def _check_program(container: Field) -> None:
+    """Refuse words and variables of a role that are none: the Job's reader sees what all roles have only."""
+    for key in ("command", "args"):
+        for word in container.at(key).items():
+            word.text()
+    for entry in container.at("env").items():
+        entry.check(VARIABLE)
+        entry.at("value").text()
+
+
+def _exports(role: TaskRole, common: Sequence[Any], known: set[str]) -> Iterator[str]:
+    """The variables that are of one role only; each is then `known` to what comes after it."""
     for entry in role.container.at("env").items():
         if entry.value in common or not isinstance(entry.value, dict):
             continue
         if entry.value.get("valueFrom") is not None:
             entry.at("valueFrom").refuse("is of one role only; give the variable to all roles", show=False)
-        name, value = str(entry.value.get("name")), str(entry.value.get("value") or "")
+        name, value = _name(entry.value), str(entry.value.get("value") or "")
+        if not _SHELL_NAME.fullmatch(name):
+            entry.at("name").refuse(
+                "is no name for a shell, which sets what differs between roles; give it to all roles"
+            )
         yield f"export {name}={quoted(value, known)}\n"
+        known.add(name)
 
 
 def _common_env(roles: Sequence[TaskRole]) -> list[Any]:
-    """The variables that all roles have."""
-    first, *others = ([entry.value for entry in role.container.at("env").items()] for role in roles)
-    common = [entry for entry in first if all(entry in other for other in others)]
-    return [
-        entry for entry in common if not (isinstance(entry, dict) and "\0" in str(entry.get("value") or ""))
-    ]
+    """The variables that all roles have, but for those made of others, which a shell sets."""
+    lists = [[entry.value for entry in role.container.at("env").items()] for role in roles]
+    apart = {_name(each) for own in lists for each in own if not all(each in other for other in lists)}
+    common = []
+    for entry in lists[0]:
+        value = str(entry.get("value") or "") if isinstance(entry, dict) else ""
+        if "\0" in value or apart & {_name(entry), *names_in(value)}:
+            apart.add(_name(entry))
+        else:
+            common.append(entry)
+    return common
+
+
+def _in_clear(common: Sequence[Any]) -> Iterator[str]:
+    """The names of those that a shell may put into words, whatever quotes are in their values: no Secret's.
+
+    Where the others are in words they stay $(NAME), and what reads the Job judges whether it may leave.
+    """
+    for entry in common:
+        if not isinstance(entry, dict) or not _SHELL_NAME.fullmatch(_name(entry)):
+            continue
+        source = entry.get("valueFrom")
+        secret = isinstance(source, dict) and source.get("secretKeyRef") is not None
+        if not secret and not names_in(str(entry.get("value") or "")):
+            yield _name(entry)
+
+
+def _name(entry: object) -> str:
+    return str(entry.get("name") or "") if isinstance(entry, dict) else ""
 
 
 def _env_origins(template: Mapping[str, Any], base: TaskRole) -> dict[str, str]:

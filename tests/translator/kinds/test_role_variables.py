@@ -1,0 +1,58 @@
+"""Variables and words of programs that differ between the roles of an operator's job, chosen by a shell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.translator.kinds.test_operators import outputs, problems, read, replicas, shell, training
+
+WORKER = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]"
+
+
+def variables(**values: str) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def test_a_reference_is_filled_in_with_the_roles_own_value() -> None:
+    """Of a variable of one role, of one made of such a one, and of one of all roles with a quote in it."""
+    run = {"args": ["$(LR) $(URL) $(SAY) $$(LR) $(NOBODY)"]}
+    document = training(
+        Master=replicas(1, shell("echo $0 $URL"), env=variables(SAY="it's", LR="0.1", URL="at-$(LR)"), **run),
+        Worker=replicas(1, shell("echo $0 $URL"), env=variables(SAY="it's", LR="0.2", URL="at-$(LR)"), **run),
+    )
+    assert outputs(read(document)) == [f"{lr} at-{lr} it's $(LR) $(NOBODY) at-{lr}" for lr in ("0.1", "0.2")]
+
+
+def test_a_reference_to_a_secret_stays_for_the_reader_of_the_job_to_judge() -> None:
+    token = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
+    document = training(
+        Master=replicas(1, shell("a"), env=[token], args=["$(TOKEN)"]),
+        Worker=replicas(1, shell("b"), env=[token]),
+    )
+    found = read(document, native=True)
+    assert "'$(TOKEN)'" in found.workload.command[2]
+    assert found.job.stays
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"command": "python train.py"}, '.command: "python train.py": must be a list; begin each'),
+        ({"args": ["--lr", 0.1]}, ".args[1]: 0.1: must be text; put it in quotes"),
+        ({"args": "--lr 0.1"}, '.args: "--lr 0.1": must be a list'),
+        ({"env": [{"name": "LR", "value": 0}]}, ".env[0].value: 0: must be text; put it in quotes"),
+        ({"env": [{"name": "LR", "valeu": "0"}]}, ".env[0].valeu: is not a field of an environment variable"),
+        ({"env": ["LR=0"]}, '.env[0]: "LR=0": must be a mapping'),
+        ({"env": [{"name": "log.level", "value": "x"}]}, '.env[0].name: "log.level": is no name for a shell'),
+        ({"env": [{"value": "x"}]}, ".env[0].name: is no name for a shell"),
+    ],
+)
+def test_words_and_variables_of_one_role_are_checked_as_those_of_a_job(
+    change: dict[str, Any], line: str
+) -> None:
+    worker = replicas(1, shell("b"))
+    worker["template"]["spec"]["containers"][0] |= change
+    found = problems(training(Master=replicas(1, shell("a")), Worker=worker))
+    assert any(each.startswith(f"{WORKER}{line}") for each in found), found
