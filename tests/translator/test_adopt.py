@@ -65,6 +65,12 @@ def test_a_pod_is_adopted_without_what_admission_gave_it() -> None:
     assert "volumeMounts" not in spec["containers"][0]
 
 
+def test_a_deadline_that_is_no_number_of_seconds_is_none_of_starbursts() -> None:
+    annotated = {**JOB["metadata"]["annotations"], "starburst.io/active-deadline": "9" * 5000}
+    found = manifest_of({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}})
+    assert "activeDeadlineSeconds" not in found["spec"]
+
+
 def test_an_object_of_a_list_need_not_say_what_it_is() -> None:
     nameless = {key: value for key, value in JOB.items() if key not in ("kind", "apiVersion")}
     assert manifest_of(nameless) == manifest_of(JOB)

@@ -37,6 +37,7 @@ _SERVERS_KEYS = frozenset(
 )
 _DEADLINE = f"{PREFIX}active-deadline"
 _TTL = f"{PREFIX}ttl"
+_SECONDS = re.compile(r"[0-9]{1,18}")
 #: Volumes with the credentials of the pod's service account, which the API server adds: projected volumes, or
 #: before 1.21 the account's Secret, under its own name.
 _INJECTED_VOLUME = re.compile(r"kube-api-access-[a-z0-9]+")
@@ -161,9 +162,9 @@ def as_submitted(obj: Mapping[str, Any]) -> dict[str, Any]:
     spec = _mapping(manifest, "spec")
     if manifest.get("kind") == "Job":
         _clean_job(spec)
-        if deadline.isdecimal():  # removed while the job waits
+        if _SECONDS.fullmatch(deadline):  # removed while the job waits
             spec.setdefault("activeDeadlineSeconds", int(deadline))
-        if ttl.isdecimal():  # removed until the job's end is stored
+        if _SECONDS.fullmatch(ttl):  # removed until the job's end is stored
             spec["ttlSecondsAfterFinished"] = int(ttl)
     elif manifest.get("kind") == "Pod":
         _clean_pod(spec)

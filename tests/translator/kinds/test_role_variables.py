@@ -56,3 +56,20 @@ def test_words_and_variables_of_one_role_are_checked_as_those_of_a_job(
     worker["template"]["spec"]["containers"][0] |= change
     found = problems(training(Master=replicas(1, shell("a")), Worker=worker))
     assert any(each.startswith(f"{WORKER}{line}") for each in found), found
+
+
+@pytest.mark.parametrize("processes", ["²", "9" * 5000, ["1"], "two", 0, True])
+def test_processes_of_a_node_are_what_torchrun_takes(processes: Any) -> None:
+    document = training(Master=replicas(1, shell("echo $PET_NPROC_PER_NODE $WORLD_SIZE")))
+    for given, told in ((2, "2 2"), ("gpu", "gpu 1"), ("", "auto 1"), (None, "auto 1")):
+        document["spec"]["nprocPerNode"] = given
+        assert outputs(read(document)) == [told]
+    document["spec"]["nprocPerNode"] = processes
+    (line,) = problems(document)
+    assert line.startswith("spec.nprocPerNode: ")
+    assert line.endswith("must be a number of processes, or auto, cpu or gpu")
+
+
+def test_a_number_that_is_too_long_for_an_index_is_no_name_of_a_pod() -> None:
+    pod = f"train-worker-{'9' * 5000}"
+    assert outputs(read(training(Worker=replicas(1, ["echo", pod])))) == [pod]

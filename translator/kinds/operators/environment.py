@@ -6,15 +6,30 @@ addresses of all. Where all tasks share a machine they share an address, so each
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from shlex import quote
 
+from translator.field import Field
 from translator.kinds.gangs.addresses import ALL_ADDRESSES
 from translator.kinds.operators.roles import own_text
 
 #: A gang without an address for its first task must not wait for it until its time is over.
 _NO_ADDRESS = "starburst: no address of the first task is known here: MASTER_ADDR is not set"
 _HOSTS = own_text(ALL_ADDRESSES)
+#: What torchrun takes for the processes of a node.
+_PROCESSES = re.compile(r"[1-9][0-9]{0,3}|auto|cpu|gpu|xpu")
+
+
+def processes_per_node(*fields: Field) -> str:
+    """The processes of each node, as torchrun takes them: those of the first field that says them."""
+    for field in fields:
+        if field.value in (None, ""):
+            continue
+        if isinstance(field.value, int | str) and _PROCESSES.fullmatch(str(field.value)):
+            return str(field.value)
+        field.refuse("must be a number of processes, or auto, cpu or gpu")
+    return "auto"
 
 
 def master_lines(size: int, port: int) -> str:
@@ -32,7 +47,7 @@ def pytorch_lines(size: int, processes: str, rendezvous: Mapping[str, str]) -> s
 
     An elastic one may have fewer tasks than `size` when it runs.
     """
-    per_node = int(processes) if processes.isdigit() else 1
+    per_node = int(processes) if processes[0].isdigit() else 1
     given = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": processes, **rendezvous}
     lines = master_lines(size, 23_456)
     lines += f'export PET_NNODES="${{STARBURST_WORLD_SIZE:-{size}}}"\n'

@@ -233,7 +233,9 @@ class _PodNames:
         known = "|".join(sorted(map(re.escape, self._jobs), key=len, reverse=True))
         subdomain = network.at("subdomain").text() or jobset
         # a name alone is that of a pod only with the subdomain behind it: programs have other words like it
-        self._name = re.compile(rf"{re.escape(jobset)}-({known})-([0-9]+)-([0-9]+)\.{re.escape(subdomain)}\b")
+        self._name = re.compile(
+            rf"{re.escape(jobset)}-({known})-([0-9]{{1,9}})-([0-9]{{1,9}})\.{re.escape(subdomain)}\b"
+        )
         #: The ranks whose addresses stand in words.
         self.used: set[int] = set()
 

@@ -139,9 +139,8 @@ class _LauncherNames:
         word = word.replace(_HOSTFILE, marked("$starburst_hostfile"))
         if not self.job:
             return word
-        name = (
-            rf"(?<![\w.-])(?:(?<=//)|(?<!/)){re.escape(self.job)}-worker-([0-9]+)(?:\.[a-z0-9.-]+)?(?![\w-])"
-        )
+        begin = rf"(?<![\w.-])(?:(?<=//)|(?<!/)){re.escape(self.job)}-worker-"
+        name = rf"{begin}([0-9]{{1,9}})(?:\.[a-z0-9.-]+)?(?![\w-])"
         return re.sub(name, lambda found: f"starburst-task-{int(found[1]) + self.first}", word)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from translator.field import Field, Fields
-from translator.kinds.operators.environment import pytorch_lines
+from translator.kinds.operators.environment import processes_per_node, pytorch_lines
 from translator.kinds.operators.roles import RoleJob, TaskRole
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
@@ -44,7 +44,7 @@ def read_train_job(document: Field) -> ReadKind:
             trainer.at(key).refuse(f"is missing; {whence}: write it out")
     spec.at("runtimeRef").note(f"{whence}; the trainer has the variables of torchrun (PET_…)")
     nodes = trainer.at("numNodes").whole(1, MAX_TASKS) or 1
-    processes = str(trainer.at("numProcPerNode").value or "auto")
+    processes = processes_per_node(trainer.at("numProcPerNode"))
     role = TaskRole("node", nodes, Field(_template(spec, trainer), trainer.path, document.report))
     job: dict[str, Any] = {"backoffLimit": 0, **({"suspend": True} if spec.at("suspend").flag() else {})}
     if (limit_s := spec.at("activeDeadlineSeconds").whole(1)) is not None:

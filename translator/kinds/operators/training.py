@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import (
     name_lines,
+    processes_per_node,
     pytorch_lines,
     tf_cluster_lines,
     tf_task_lines,
@@ -55,8 +56,8 @@ def _pytorch(spec: Field, roles: Sequence[TaskRole]) -> str:
     size = sum(role.replicas for role in roles)
     elastic = spec.at("elasticPolicy")
     elastic.check(_ELASTIC)
-    processes = spec.at("nprocPerNode").value or elastic.at("nProcPerNode").value or "auto"
-    return pytorch_lines(size, str(processes), _rendezvous(elastic, size))
+    processes = processes_per_node(spec.at("nprocPerNode"), elastic.at("nProcPerNode"))
+    return pytorch_lines(size, processes, _rendezvous(elastic, size))
 
 
 def _rendezvous(elastic: Field, size: int) -> dict[str, str]:

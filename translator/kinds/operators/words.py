@@ -49,7 +49,7 @@ class HostNames:
         end = rf"\.{re.escape(subdomain)}" if subdomain else r"(?:\.[a-z0-9-]+(?:\.svc(?:\.[a-z0-9.-]+)?)?)?"
         # a path or a longer word that has such a name in it is another thing
         self._name = re.compile(
-            rf"(?<![\w.-])(?:(?<=//)|(?<!/)){re.escape(job)}-({names})-([0-9]+){end}(?![\w/-])"
+            rf"(?<![\w.-])(?:(?<=//)|(?<!/)){re.escape(job)}-({names})-([0-9]{{1,9}}){end}(?![\w/-])"
         )
         self._can_be = bool(job and names)
         self.used: set[int] = set()
