@@ -55,7 +55,7 @@ def test_a_selector_that_the_user_gave_is_kept() -> None:
 
 def test_a_pod_is_adopted_without_what_admission_gave_it() -> None:
     found = adopt(POD, user="bob")
-    assert found.notes == ()
+    assert found.notes == ("spec.restartPolicy: a failed command is not restarted in place in the cloud",)
     assert (found.job.user, found.job.tasks) == ("bob", (Resources.of(0, 2),))
     assert found.job.rules == Rules(tolerations=(Toleration("spot", "Exists"),))
     assert found.workload.adopted == Adopted("Pod", "default", "probe", "1d0b7a2c")
@@ -112,6 +112,10 @@ def test_retries_of_an_adopted_job_are_its_backoff_limits_and_that_is_said() -> 
     found = read_object({**JOB, "metadata": {**JOB["metadata"], "annotations": annotated}}, job_id="a")
     assert found.job.retries == 0
     assert any("its own backoffLimit is kept" in note for note in found.notes)
+    one = changed(changed(JOB, "spec|parallelism", 1), "spec|completions", 1)
+    said = "spec.backoffLimit: a failed command is not run again in the cloud"
+    assert said in adopt(changed(one, "spec|backoffLimit", 2)).notes
+    assert said not in adopt(one).notes, "6 is the server's own default"
     plain = read_object(JOB, job_id="a")  # a gang with a backoffLimit
     assert (len(plain.job.tasks), plain.job.retries) == (2, 0)
     assert not any("backoffLimit" in note for note in plain.notes)

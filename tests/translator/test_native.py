@@ -65,7 +65,7 @@ EXPECTED = {
         Resources.of(8), ("spec.hostNetwork", "spec.hostIPC", "spec.containers[0].securityContext.privileged")
     ),
     "init": Case(Resources.of(1, 6, 32), (f"{POD}.initContainers[0]", f"{POD}.initContainers[1]")),
-    "pi": Case(Resources.of(0, 0.5, 0.125)),
+    "pi": Case(Resources.of(0, 0.5, 0.125), lost_away=("spec.backoffLimit", f"{POD}.restartPolicy")),
     "policies": Case(
         Resources.of(0, 2, 4),
         tasks=3,
@@ -102,7 +102,7 @@ EXPECTED = {
     ),
     "two-containers": Case(Resources.of(2, 5, 10), ("spec.containers[1]", "spec.containers[2]")),
     "whole-pod": Case(Resources.of(1, 6, 16), ("spec.containers[1]",)),
-    "work-queue": Case(Resources.of(0, 1), tasks=2),
+    "work-queue": Case(Resources.of(0, 1), tasks=2, lost_away=(f"{POD}.restartPolicy",)),
 }
 
 
@@ -200,12 +200,28 @@ def test_the_mend_is_in_the_line(manifest: dict[str, Any], line: str) -> None:
     ]
 
 
+def test_the_retries_of_one_task_are_the_clusters_and_that_is_said() -> None:
+    """The Job controller makes its pods anew; in the cloud nobody does, unless the annotation says so."""
+    limited = job("spec/backoffLimit", 3)
+    found = read_one(limited, native=True)
+    assert found.job.retries == 0
+    assert found.notes == (
+        "spec.backoffLimit: without starburst.io/retries a failed command is not run again in the cloud",
+    )
+    limited["metadata"]["annotations"] = {"starburst.io/retries": "3"}
+    assert read_one(limited, native=True).notes == ()
+    assert read_one(staying(job("spec/backoffLimit", 3)), native=True).notes == ()
+    gang = job("spec/backoffLimit", 3)
+    gang["spec"] |= {"parallelism": 2, "completions": 2}
+    found = read_one(gang, native=True)
+    assert (found.job.retries, found.notes) == (3, ())
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
         ("metadata/namespace", "vision"),
-        ("spec/backoffLimit", 3),
-        ("POD/restartPolicy", "OnFailure"),
+        ("spec/backoffLimit", 0),
         ("POD/schedulerName", "chakra"),
         ("metadata|annotations|starburst.io/decision", "waits"),
         ("spec|template|metadata|labels|starburst.io/job", "train-a1b2c"),

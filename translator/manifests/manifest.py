@@ -17,6 +17,7 @@ from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
 from translator.manifests.arrays import MAX_MEMBERS, IndexRange
 from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import (
+    DEFAULT_RETRIES,
     MAX_RETRIES,
     PREFIX,
     JobHints,
@@ -65,6 +66,7 @@ _METADATA = Fields(
     harmless=SERVERS_METADATA,
 )
 _TEMPLATE = Fields("a pod template", read=("metadata", "spec"))
+_AS_A_WHOLE = "a job is run again as a whole, or not at all"
 _JOB_SPEC = Fields(
     "a Job spec",
     read=(
@@ -80,9 +82,9 @@ _JOB_SPEC = Fields(
     ),
     harmless=("manualSelector", "podReplacementPolicy", "selector", "ttlSecondsAfterFinished"),
     noted={
-        "backoffLimitPerIndex": "a job is run again as a whole, as backoffLimit says",
-        "maxFailedIndexes": "a job is run again as a whole, as backoffLimit says",
-        "podFailurePolicy": "a job is run again as a whole, as backoffLimit says",
+        "backoffLimitPerIndex": _AS_A_WHOLE,
+        "maxFailedIndexes": _AS_A_WHOLE,
+        "podFailurePolicy": _AS_A_WHOLE,
         "scheduling": "Starburst starts the tasks of a job together by itself",
     },
     kept=("backoffLimitPerIndex", "maxFailedIndexes", "podFailurePolicy", "scheduling"),
@@ -344,6 +346,9 @@ def _retries(manifest: Field, wish: int | None, tasks: int) -> int:
     if wish is not None:
         return wish
     if limit.report.native and (tasks == 1 or (spec.at("completions").whole(1) or tasks) > tasks):
+        if allowed and not (limit.report.accepted and allowed == DEFAULT_RETRIES):
+            unless = "" if limit.report.accepted else "without starburst.io/retries "
+            limit.note_away(f"{unless}a failed command is not run again")
         return 0
     return min(allowed or 0, MAX_RETRIES)
 

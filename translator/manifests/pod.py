@@ -222,13 +222,12 @@ def _check_security(context: Field) -> None:
 
 
 def check_restart_policy(spec: Field, *, of_job: bool) -> None:
-    """Accept Never, and OnFailure, which the embedded cluster treats as Never with a note. An absent policy
-    of a Pod, Always in Kubernetes, is taken as Never with a note. Others are refused.
+    """Accept Never, and OnFailure, which but for Kubernetes is taken as Never, with a note. An absent
+    policy of a Pod, Always in Kubernetes, is taken as Never with a note. Others are refused.
     """
     policy = spec.at("restartPolicy")
     if policy.value == "OnFailure":
-        if not spec.report.native:
-            policy.note("a failed command is not restarted in place")
+        policy.note_away("a failed command is not restarted in place")
     elif policy.value == "Always":
         policy.refuse("a batch job ends; write Never")
     elif policy.value is None and of_job:
