@@ -339,7 +339,7 @@ CASES: list[tuple[Any, str]] = [
     (
         job("spec/template/metadata", {"labels": {"starburst.io/queue": "nlp"}}),
         'spec.template.metadata.labels["starburst.io/queue"]: "nlp": '
-        "is not read from the pod template; move it to the metadata of the Job",
+        "is not read from a template; move it to the manifest's own metadata",
     ),
 ]
 

@@ -215,11 +215,11 @@ def note_unkept(metadata: Field) -> None:
 
 
 def refuse_hints(metadata: Field) -> None:
-    """Refuse hints on the pod template of a Job, where they are not read."""
+    """Refuse hints on a template within a manifest, where they are not read."""
     for kind in ("labels", "annotations"):
         for key, field in metadata.at(kind).entries().items():
             if _is_hint(key, field):
-                field.refuse("is not read from the pod template; move it to the metadata of the Job")
+                field.refuse("is not read from a template; move it to the manifest's own metadata")
 
 
 def _is_hint(key: str, field: Field) -> bool:

@@ -18,6 +18,7 @@ from translator.kinds.operators.part_names import check_names
 from translator.kinds.operators.roles import RoleJob, TaskRole, marked, own_text
 from translator.kinds.operators.words import with_words
 from translator.kinds.read_kind import ReadKind
+from translator.manifests.hints import refuse_hints
 from translator.manifests.manifest import MAX_TASKS
 
 _TOP = Fields("a JobSet", read=("apiVersion", "kind", "metadata", "spec"), harmless=("status",))
@@ -142,6 +143,7 @@ def _replicated_jobs(spec: Field) -> list[_ReplicatedJob]:
         entry.check(_REPLICATED)
         job = entry.at("template")
         job.check(_JOB_TEMPLATE)
+        refuse_hints(job.at("metadata"))
         job.at("spec").check(_JOB)
         replicas, pods = entry.at("replicas").whole(0, MAX_TASKS), _pods(job.at("spec"))
         name, template = entry.at("name").text(), job.at("spec").at("template")

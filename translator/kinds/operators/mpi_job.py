@@ -19,6 +19,7 @@ from translator.kinds.operators.run_policy import RUN_POLICY, job_spec
 from translator.kinds.operators.words import with_words
 from translator.kinds.prelude import Prelude
 from translator.kinds.read_kind import ReadKind
+from translator.manifests.hints import refuse_hints
 from translator.manifests.manifest import MAX_TASKS
 
 RSH = "starburst-rsh"
@@ -73,6 +74,7 @@ def read_mpi_job(document: Field) -> ReadKind:
     launcher, worker = specs.at("Launcher"), specs.at("Worker")
     for each in (launcher, worker):
         each.check(_REPLICAS)
+        refuse_hints(each.at("template").at("metadata"))
     if launcher.at("template").value is None:
         launcher.refuse("is missing; write the launcher, whose program is mpirun")
     launcher.at("replicas").whole(1, 1)

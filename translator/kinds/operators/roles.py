@@ -19,7 +19,7 @@ from translator.field import Field, ManifestReport
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.effective_requests import pod_resources
 from translator.manifests.expansion import names_in
-from translator.manifests.hints import PREFIX
+from translator.manifests.hints import PREFIX, refuse_hints
 from translator.manifests.manifest import MAX_TASKS
 from translator.tasks.container import VARIABLE
 
@@ -177,11 +177,10 @@ class RoleJob:
             if role is base:
                 continue
             ours, theirs = base.template.at("spec"), role.template.at("spec")
-            kept = base.template.at("metadata")
-            for key in _different(
-                role.template.at("metadata").value, kept.value, ("name", "creationTimestamp")
-            ):
-                role.template.at("metadata").at(key).note(f"is not used: all tasks have that of {base.name}")
+            metadata, kept = role.template.at("metadata"), base.template.at("metadata")
+            refuse_hints(metadata)
+            for key in _different(metadata.value, kept.value or {}, ("name", "creationTimestamp")):
+                metadata.at(key).note(f"is not used: all tasks have that of {base.name}")
             pairs = [
                 (ours, theirs, _UNCOMPARED),
                 (_first(base.template), role.container, (*_CHOSEN, *_PROBES)),

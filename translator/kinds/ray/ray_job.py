@@ -20,6 +20,7 @@ from translator.kinds.ray.launch import SERVE, SUBMIT, ray_command, ray_variable
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.documents import Chunk, load
 from translator.manifests.effective_requests import pod_resources
+from translator.manifests.hints import refuse_hints
 from translator.manifests.manifest import MAX_TASKS, as_json
 
 RAY_KINDS = ("RayJob", "RayCluster")
@@ -149,6 +150,8 @@ def _gang(
     groups = list(_groups(cluster))
     if not groups:
         return ReadKind({})
+    for each in groups:
+        refuse_hints(each.template.at("metadata"))
     if suspended or cluster.at("suspend").flag():
         job["suspend"] = True
     shared, placed = _volumes(groups), _placed(groups, native=document.report.native)
