@@ -93,11 +93,22 @@ def test_what_was_adopted_can_be_submitted_and_adopted_again() -> None:
 def test_the_accounts_secret_that_servers_before_1_21_mount_is_no_wish_of_the_user() -> None:
     mounted = [{"name": "default-token-8xkqz", "secret": {"secretName": "default-token-8xkqz"}}]
     old = changed(POD, "spec|volumes", mounted)
-    old["spec"]["containers"][0]["volumeMounts"] = [{"name": "default-token-8xkqz", "mountPath": "/var/run"}]
+    place = "/var/run/secrets/kubernetes.io/serviceaccount"
+    old["spec"]["containers"][0]["volumeMounts"] = [{"name": "default-token-8xkqz", "mountPath": place}]
     assert errors(old) == []
     spec = manifest_of(old)["spec"]
     assert "volumes" not in spec
     assert "volumeMounts" not in spec["containers"][0]
+
+
+def test_a_users_own_secret_is_kept_though_it_is_named_like_an_accounts() -> None:
+    own = [{"name": "hf-token-write", "secret": {"secretName": "hf-token-write"}}]
+    found = changed(POD, "spec|volumes", own)
+    mounts = [{"name": "hf-token-write", "mountPath": "/etc/hub"}]
+    found["spec"]["containers"][0]["volumeMounts"] = mounts
+    spec = manifest_of(found)["spec"]
+    assert spec["volumes"] == own
+    assert spec["containers"][0]["volumeMounts"] == mounts
 
 
 def test_an_adopted_job_is_not_elastic_as_its_completions_are_fixed() -> None:

@@ -83,7 +83,8 @@ def test_a_copy_of_a_stored_pod_loses_what_the_server_added() -> None:
     token = {"name": "kube-api-access-x8xqz", "projected": {"sources": []}}
     stored = pod(nodeName="n1", volumes=[token], priority=0)
     stored["metadata"] |= {"uid": "1d0b7a2c", "resourceVersion": "12", "managedFields": []}
-    stored["spec"]["containers"][0]["volumeMounts"] = [{"name": token["name"], "mountPath": "/var/run"}]
+    place = "/var/run/secrets/kubernetes.io/serviceaccount"
+    stored["spec"]["containers"][0]["volumeMounts"] = [{"name": token["name"], "mountPath": place}]
     (found,) = read({**stored, "status": {"phase": "Running"}}, native=True)
     assert found.notes == ()
     assert "kube-api-access" not in (found.workload.manifest or "")

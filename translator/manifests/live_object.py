@@ -42,6 +42,7 @@ _SECONDS = re.compile(r"[0-9]{1,18}")
 #: before 1.21 the account's Secret, under its own name.
 _INJECTED_VOLUME = re.compile(r"kube-api-access-[a-z0-9]+")
 _INJECTED_SECRET = re.compile(r".+-token-[a-z0-9]{5}")
+_CREDENTIALS = "/var/run/secrets/kubernetes.io/serviceaccount"
 NATIVE = IntakeRules(native=True)
 _INJECTED_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -194,9 +195,13 @@ def _clean_pod(spec: dict[str, Any]) -> None:
     for key in ("nodeName", "ephemeralContainers", "priority", "schedulingGates"):
         spec.pop(key, None)
     _drop(spec, "tolerations", _is_injected)
-    gone = {str(volume.get("name")) for volume in _mappings(spec, "volumes") if _is_credentials(volume)}
-    _drop(spec, "volumes", _is_credentials)
-    for container in (*_mappings(spec, "containers"), *_mappings(spec, "initContainers")):
+    containers = (*_mappings(spec, "containers"), *_mappings(spec, "initContainers"))
+    mounts = [mount for container in containers for mount in _mappings(container, "volumeMounts")]
+    users = {str(mount.get("name")) for mount in mounts if mount.get("mountPath") != _CREDENTIALS}
+    volumes = {str(each.get("name")) for each in _mappings(spec, "volumes") if _is_credentials(each)}
+    gone = volumes - users  # a Secret such as hf-token-write may be the user's own
+    _drop(spec, "volumes", lambda volume: str(volume.get("name")) in gone)
+    for container in containers:
         _drop(container, "volumeMounts", lambda mount: str(mount.get("name")) in gone)
 
 
