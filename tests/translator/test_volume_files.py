@@ -78,7 +78,7 @@ def test_a_projected_volume_joins_its_sources() -> None:
     assert files_of({"projected": {"sources": sources, "defaultMode": 0o444}}) == {
         (0, "b"): ("two", 0o444),
         (0, "token"): ("hf", 0o444),
-        (0, "labels"): ('app="x"\nteam="a \\"b\\""\n', 0o444),
+        (0, "labels"): ('app="x"\nteam="a \\"b\\""', 0o444),
         (0, "ip"): ("10.0.0.7", 0o600),
     }
 
@@ -118,6 +118,30 @@ def test_what_only_a_cluster_can_project_keeps_a_job_there(source: str) -> None:
     manifest = with_volumes({"projected": {"sources": [{source: {"path": "token"}}]}})
     (problem,) = errors(manifest, **LEAVES)
     assert f"the projected {source}" in problem or "exists in the cluster alone" in problem
+
+
+@pytest.mark.parametrize("projected", [True, False])
+@pytest.mark.parametrize(
+    ("item", "part"),
+    [
+        ({"fieldRef": {"fieldPath": "metadata.uid"}}, "metadata.uid"),
+        (
+            {"resourceFieldRef": {"containerName": "main", "resource": "requests.ephemeral-storage"}},
+            "requests",
+        ),
+        ({"resourceFieldRef": {"containerName": "proxy", "resource": "limits.cpu"}}, "limits.cpu"),
+    ],
+)
+def test_a_value_that_no_cloud_has_keeps_a_job_there_as_a_file_too(
+    item: dict[str, Any], part: str, projected: bool
+) -> None:
+    """It was found missing only when the run began."""
+    source: dict[str, Any] = {"downwardAPI": {"items": [{"path": "file", **item}]}}
+    source = {"projected": {"sources": [source]}} if projected else source
+    found = read_one(with_volumes(source), **LEAVES)
+    assert found.job.stays.startswith(f"stays on the cluster: a value of {part}")
+    known = {"downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}
+    assert not read_one(with_volumes(known), **LEAVES).job.stays
 
 
 def test_an_item_that_leads_out_of_its_volume_is_refused() -> None:

@@ -6,10 +6,9 @@ import re
 
 from starburst.domain.images import MEND, is_image
 from starburst.domain.job import Workload
-from translator.fidelity import FidelityLevel
 from translator.field import Field, Fields
 from translator.manifests.expansion import Expansion, names_in
-from translator.tasks.downward import Downward
+from translator.tasks.downward import judge
 from translator.tasks.shell import text_of
 
 CONTAINER = Fields(
@@ -130,8 +129,10 @@ def _environment(container: Field, expansion: Expansion) -> dict[str, str]:
             variable.at("name").refuse("must be the name of a variable, without =")
         elif variable.at("valueFrom").value is not None and variable.goes_along:
             env.pop(name, None)
-            if variable.report.leaves:
-                _judge_source(variable.at("valueFrom"), container)
+            source = variable.at("valueFrom")
+            carried = any(source.at(kind).value is not None for kind in ("configMapKeyRef", "secretKeyRef"))
+            if variable.report.leaves and not carried:
+                judge(source, container, _asked(source))
         elif variable.at("valueFrom").value is not None:
             variable.at("valueFrom").refuse_away(
                 "values from elsewhere are not supported; write it under value",
@@ -160,19 +161,6 @@ def _asked(source: Field) -> str:
             what = {"configMapKeyRef": "ConfigMap ", "secretKeyRef": "Secret "}.get(kind, "")
             return f"{what}{name}"
     return "elsewhere"
-
-
-def _judge_source(source: Field, container: Field) -> None:
-    """Refuse a source of a value that is not available in the cloud; note one that is approximated."""
-    if source.at("secretKeyRef").value is not None or source.at("configMapKeyRef").value is not None:
-        return
-    nothing = Field(None, "", source.report)
-    known = Downward("", True, "", nothing, nothing, container, False).read(source)
-    if known.verdict is FidelityLevel.REFUSED:
-        why, _, mend = known.text.partition("; ")
-        source.stay(f"a value of {_asked(source)}", why, mend)
-    elif known.verdict is FidelityLevel.APPROXIMATED:
-        source.note(f"{known.text}, in the cloud")
 
 
 def _keep_secrets_out(container: Field) -> None:

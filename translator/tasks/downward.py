@@ -110,6 +110,20 @@ class Downward:
             return None
 
 
+def judge(source: Field, container: Field, asked: str) -> None:
+    """Keep a job on its cluster for a value that no cloud has; note one that is another there.
+
+    `source` has a `fieldRef` or `resourceFieldRef`, and `asked` is what that asks for, as told to users.
+    """
+    nothing = Field(None, "", source.report)
+    known = Downward("", True, "", nothing, nothing, container, False).read(source)
+    if known.verdict is FidelityLevel.REFUSED:
+        why, _, mend = known.text.partition("; ")
+        source.stay(f"a value of {asked}", why, mend)
+    elif known.verdict is FidelityLevel.APPROXIMATED:
+        source.note(f"{known.text}, in the cloud")
+
+
 def _kept(word: ShellWord) -> DownwardValue:
     return DownwardValue(word, FidelityLevel.KEPT, "known from the manifest")
 

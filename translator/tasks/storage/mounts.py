@@ -61,6 +61,8 @@ def read_mounts(
     found: list[Mount] = []
     for name, (number, volume) in volumes.items():
         here = [mount for of, mount in mounts if of == name]
+        for kind in FILES:
+            judge_files(volume.at(kind), kind, container)
         found += _volume(volume, number, here, stores, in_container=in_container)
     return found
 
@@ -76,7 +78,6 @@ def _volume(
     elif kind == "emptyDir":
         volume.note(f"{NOT_MOUNTED} in the cloud")
     elif kind in FILES:
-        judge_files(source, kind)
         for mount in _mounted(source, mounts, None, str(number)):
             yield replace(mount, files=True, read_only=True)
     elif kind in (*MAPPED, "hostPath"):

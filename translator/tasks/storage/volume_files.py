@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from translator.fidelity import STAY, FidelityLevel
 from translator.field import Field
 from translator.manifests.references import CONFIG_MAP, SECRET, Lookup
-from translator.tasks.downward import Downward
+from translator.tasks.downward import Downward, judge
 from translator.tasks.shell import ShellWord
 
 #: Types of volumes that consist of such files, and the sources of a projected one.
@@ -35,7 +35,7 @@ class VolumeFile:
     secret: bool
 
 
-def judge_files(source: Field, kind: str) -> None:
+def judge_files(source: Field, kind: str, container: Field) -> None:
     """Keep a job on its cluster if a volume of a type in FILES has parts that no machine can be given."""
     for part, what in _parts(source, kind):
         if what not in _SOURCES:
@@ -44,6 +44,9 @@ def judge_files(source: Field, kind: str) -> None:
             for item in part.at("items").items():
                 if not _is_path(item.at("path").text() or ""):
                     item.at("path").refuse("must be a relative path without .. and without a colon")
+                if what == "downwardAPI" and item.at("fieldRef").at("fieldPath").value not in _MAPS:
+                    amount = item.at("resourceFieldRef").at("resource").value
+                    judge(item, container, str(item.at("fieldRef").at("fieldPath").value or amount))
 
 
 def read_files(spec: Field, container: Field, lookup: Lookup, downward: Downward) -> list[VolumeFile]:
@@ -105,7 +108,7 @@ def _downward(item: Field, lookup: Lookup, downward: Downward) -> ShellWord | No
     path = item.at("fieldRef").at("fieldPath").text()
     if path in _MAPS:
         pairs = downward.metadata.at(path.partition(".")[2]).entries().items()
-        return ("".join(f"{key}={_quoted(str(found.value))}\n" for key, found in sorted(pairs)),)
+        return ("\n".join(f"{key}={_quoted(str(found.value))}" for key, found in sorted(pairs)),)
     known = downward.read(item)
     if known.verdict is FidelityLevel.REFUSED:
         lookup.fidelity.refused(item, known.text)
