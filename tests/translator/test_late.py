@@ -69,6 +69,15 @@ def test_all_of_a_config_map_or_secret_may_be_taken_and_env_has_the_last_word() 
     assert found.secret == {"password": "s3cret"}
 
 
+def test_no_name_is_special_where_no_shell_sets_it() -> None:
+    """A Secret's keys may have dots and dashes, and a program may be told to leave GPUs alone."""
+    data = {LOGIN: {"tls.crt": "c", "api-key": "k", "UID": "7"}}
+    env = [{"name": "CUDA_VISIBLE_DEVICES", "value": ""}, {"name": "COLUMNS", **of_secret("api-key")}]
+    found = given(with_env(*env, envFrom=[{"secretRef": {"name": "login"}}]), data)
+    assert found.secret == {"tls.crt": "c", "api-key": "k", "UID": "7", "COLUMNS": "k"}
+    assert found.plain == {"CUDA_VISIBLE_DEVICES": ""}
+
+
 def test_what_only_the_machine_knows_is_its_own_also_in_the_command_line() -> None:
     found = given(
         with_env(

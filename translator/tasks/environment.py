@@ -46,6 +46,8 @@ class Environment:
     secrets: dict[str, str | None] = field(default_factory=dict, repr=False)
     #: Expands texts, within the size limits of environment and command line.
     expansion: Expansion = field(default_factory=Expansion)
+    #: A shell of SkyPilot's sets them, on a machine that tells a task its GPUs; else a process is given them.
+    by_shell: bool = True
 
     def put(self, name: str, word: ShellWord) -> None:
         """Set a variable, as the last in order; values that were made of an earlier one keep that one."""
@@ -100,15 +102,20 @@ class Environment:
 
 
 def read_environment(
-    container: Field, downward: Downward, lookup: Lookup, runtime: Mapping[str, ShellWord]
+    container: Field,
+    downward: Downward,
+    lookup: Lookup,
+    runtime: Mapping[str, ShellWord],
+    *,
+    by_shell: bool = True,
 ) -> Environment:
     """`env` and `envFrom` of a container; `runtime` are variables that the run itself sets."""
-    found = Environment(dict(runtime))
+    found = Environment(dict(runtime), by_shell=by_shell)
     for source in container.at("envFrom").items():
         _all_of(source, found, lookup)
     for variable in container.at("env").items():
         name = variable.at("name").text() or ""
-        if name == _GPUS:
+        if name == _GPUS and by_shell:
             lookup.fidelity.dropped(variable, "a task is told there which GPUs are its own")
         elif variable.at("valueFrom").value is None:
             _literal(variable, name, found, lookup.fidelity)
@@ -160,7 +167,7 @@ def _from_elsewhere(source: Field, name: str, found: Environment, downward: Down
 
 
 def _secret(reference: Field, name: str, found: Environment, lookup: Lookup) -> None:
-    if _is_special(name):
+    if found.by_shell and _is_special(name):
         lookup.fidelity.refused(reference, f"a Secret's value cannot be given as {name}; choose another name")
         return
     value = _value(reference, SECRET, lookup, mend=f"give it as sky launch --secret {name}, or {STAY}")
@@ -198,7 +205,7 @@ def _all_of(source: Field, found: Environment, lookup: Lookup) -> None:
     for key, value in data.values.items():
         if kind == CONFIG_MAP:
             found.put(prefix + key, found.expansion.count(where, (value,), prefix + key))
-        elif _is_special(prefix + key):
+        elif found.by_shell and _is_special(prefix + key):
             lookup.fidelity.refused(
                 where, f"no Secret's value can be given as {prefix + key}; list the others"
             )

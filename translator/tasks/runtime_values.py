@@ -186,7 +186,8 @@ def _logins(parts: ManifestParts, found: ReferencedData) -> tuple[tuple[str, str
 
 def _read(parts: ManifestParts, namespace: str, resolve: Resolve, fidelity: Fidelity) -> Environment:
     downward = _downward(parts, namespace)
-    return read_environment(parts.container, downward, Lookup(resolve, downward.namespace, fidelity), {})
+    lookup = Lookup(resolve, downward.namespace, fidelity)
+    return read_environment(parts.container, downward, lookup, {}, by_shell=False)
 
 
 def _files(parts: ManifestParts, namespace: str, resolve: Resolve, fidelity: Fidelity) -> list[VolumeFile]:
