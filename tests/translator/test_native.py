@@ -200,6 +200,17 @@ def test_the_mend_is_in_the_line(manifest: dict[str, Any], line: str) -> None:
     ]
 
 
+def test_a_limit_above_the_request_is_no_ceiling_in_the_cloud_and_that_is_said() -> None:
+    """A machine is shared by requests: a container that has more memory than its own is killed there."""
+    limits = {"cpu": 4, "memory": "16Gi", "nvidia.com/gpu": 1}
+    burstable = job("CONTAINER/resources", {"requests": {"cpu": 4, "memory": "4Gi"}, "limits": limits})
+    assert read_one(burstable, native=True).notes == (
+        f"{CONTAINER}.resources.limits.memory: is not the ceiling, which the request of 4Gi is in the cloud",
+    )
+    assert read_one(staying(burstable), native=True).notes == ()
+    assert read_one(burstable).notes == ()
+
+
 def test_the_retries_of_one_task_are_the_clusters_and_that_is_said() -> None:
     """The Job controller makes its pods anew; in the cloud nobody does, unless the annotation says so."""
     limited = job("spec/backoffLimit", 3)

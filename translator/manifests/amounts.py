@@ -44,6 +44,9 @@ def container_amounts(field: Field) -> Quantities:
             field.at("requests").at(name).refuse(
                 f"is more than the limit of {field.at('limits').at(name).value}"
             )
+        elif request < limit and name in ("cpu", "memory") and field.report.native:
+            told = field.at("requests").at(name).value
+            field.at("limits").at(name).note_away(f"is not the ceiling, which the request of {told} is")
     return asked
 
 
