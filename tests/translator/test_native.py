@@ -211,6 +211,16 @@ def test_a_limit_above_the_request_is_no_ceiling_in_the_cloud_and_that_is_said()
     assert read_one(burstable).notes == ()
 
 
+@pytest.mark.parametrize("memory", ["400m", 512, "64Ki", "5Mi"])
+def test_a_request_that_no_container_starts_with_keeps_a_job_on_the_cluster(memory: Any) -> None:
+    """There it is no ceiling, and most often the unit is wrong."""
+    found = read_one(job("CONTAINER/resources", {"requests": {"cpu": 1, "memory": memory}}), native=True)
+    assert found.job.stays == "stays on the cluster: its memory"
+    assert found.notes == (f"{found.job.stays}; ask for what it uses, such as 512Mi",)
+    enough = job("CONTAINER/resources", {"requests": {"cpu": 1, "memory": "6Mi"}})
+    assert read_one(enough, native=True).job.stays == ""
+
+
 def test_the_retries_of_one_task_are_the_clusters_and_that_is_said() -> None:
     """The Job controller makes its pods anew; in the cloud nobody does, unless the annotation says so."""
     limited = job("spec/backoffLimit", 3)

@@ -17,6 +17,8 @@ KNOWN = ("cpu", "memory", *GPUS)
 #: Resources of device plugins that share GPUs among containers.
 _PARTS = re.compile(r"/mig-|\bgpu[.-]?(shared|mem|memory|cores|core|percentage)\b|vgpu|gpumem|gpucores")
 MIB = 1024**2
+#: Memory with which a container engine starts a container at least, MiB.
+LEAST_MIB = 6
 #: Largest number of GPUs or CPUs per task; a larger one is taken for a typing error.
 MOST = 10**6
 
@@ -64,6 +66,12 @@ def as_resources(asked: Quantities, field: Field) -> Resources:
         memory_mib=math.ceil(asked.get("memory", Fraction(0)) / MIB),
         others=tuple(sorted((name, math.ceil(n)) for name, n in asked.items() if n and name not in KNOWN)),
     )
+    if field.report.native and 0 < resources.memory_mib < LEAST_MIB:  # as 400m, 0.4 bytes, for 400Mi
+        field.stay(
+            "its memory",
+            f"asks for {resources.memory_mib} MiB of memory; no container starts with that as its ceiling",
+            "ask for what it uses, such as 512Mi",
+        )
     if not resources.gpus and not resources.cpu_milli:
         counted = "it is counted as 1 CPU" if field.report.native else "it gets 1 CPU"
         field.note(f"asks for no CPU and no GPU; {counted}")
