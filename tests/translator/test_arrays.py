@@ -55,6 +55,32 @@ def test_an_indexed_job_with_fewer_at_once_than_in_all_is_an_array_too() -> None
     assert {len(item.job.tasks) for item in found} == {1}
 
 
+def test_what_is_said_of_the_indexes_of_a_job_is_refused_for_an_array_of_them() -> None:
+    """Servers take such fields of Indexed Jobs only, and each job of the array has a Job of its own."""
+    turns: dict[str, Any] = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
+    for key, value in (
+        ("backoffLimitPerIndex", 1),
+        ("maxFailedIndexes", 2),
+        ("successPolicy", {"rules": [{"succeededIndexes": "0"}]}),
+    ):
+        with pytest.raises(ManifestErrors) as refused:
+            read(manifest(**turns, **{key: value}), native=True)
+        assert f"spec.{key}: is of the indexes of one Job" in str(refused.value)
+    assert "spec.successPolicy: is of" in refusal(manifest(**turns, successPolicy={"rules": []}))
+    at_once = {"rules": [{"succeededIndexes": "0"}]}
+    (gang,) = read(manifest(**turns | {"parallelism": 4}, successPolicy=at_once, backoffLimitPerIndex=1))
+    assert gang.workload.deciding == (0,)
+
+
+def test_the_time_limit_of_an_indexed_job_counts_for_each_job_of_its_array_and_that_is_said() -> None:
+    said = "spec.activeDeadlineSeconds: counts for each job of the array, not for all of them together"
+    turns: dict[str, Any] = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
+    first, *_ = read(manifest(**turns, activeDeadlineSeconds=60))
+    assert (first.workload.time_limit_s, first.notes) == (60, (said,))
+    first, *_ = read(manifest("0-3", activeDeadlineSeconds=60))
+    assert (first.workload.time_limit_s, first.notes) == (60, ())
+
+
 def test_an_indexed_job_that_runs_all_at_once_stays_a_gang() -> None:
     (found,) = read(manifest(completionMode="Indexed", completions=4, parallelism=4))
     assert (found.job.array, len(found.job.tasks)) == (None, 4)

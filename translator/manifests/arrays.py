@@ -13,6 +13,10 @@ MAX_MEMBERS = MAX_INDEX + 1
 
 _SPAN = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?:%([0-9]{1,9}))?")
 _HOW = "write the first and last index, such as 0-99, and %10 behind it for at most 10 jobs at a time"
+_OF_INDEXES = (
+    "is of the indexes of one Job, and here each of them is a job of an array; remove it, and write "
+    "starburst.io/retries for each, or parallelism equal to completions to run all at once as one Job"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,20 @@ class IndexRange:
     def first_member(self, array: str) -> Member:
         """The first member of an array with this id."""
         return Member(array, self.first, self.last - self.first + 1, self.at_once)
+
+
+def judge_indexes(spec: Field, *, noted: bool) -> None:
+    """Refuse what a Job says of its indexes where each of them is a job of an array, as a server would, and
+    note what counts for each; `noted` is false where the user asked for an array.
+    """
+    for key in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
+        found = spec.at(key)
+        if found.value is not None and (found.report.native or key == "successPolicy"):
+            found.refuse(_OF_INDEXES, show=False)
+    if noted and spec.at("activeDeadlineSeconds").value is not None:
+        spec.at("activeDeadlineSeconds").note(
+            "counts for each job of the array, not for all of them together"
+        )
 
 
 def read_span(field: Field) -> IndexRange | None:

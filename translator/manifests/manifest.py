@@ -14,7 +14,7 @@ from starburst.domain.job import CloudChoice, Job, Submission
 from starburst.domain.resources import Resources
 from translator.errors import ManifestError
 from translator.field import ONLY_THE_CLUSTER, Field, Fields, ManifestReport
-from translator.manifests.arrays import MAX_MEMBERS, IndexRange
+from translator.manifests.arrays import MAX_MEMBERS, IndexRange, judge_indexes
 from translator.manifests.gpus import refuse_shares
 from translator.manifests.hints import (
     DEFAULT_RETRIES,
@@ -150,6 +150,8 @@ def _submission(
     span = span or hints.array
     if span is not None:
         job_id = array_id(job_id)
+    if span is not None and tasks == 1:
+        judge_indexes(manifest.at("spec"), noted=hints.array is None)
     job = Job(
         id=job_id,
         name=name,
