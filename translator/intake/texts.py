@@ -12,7 +12,7 @@ from translator.errors import ManifestError, ManifestErrors
 from translator.field import Field, Fields, ManifestReport
 from translator.intake.kinds import LISTS, TAKEN, Companion, companion, has_kind, with_kind
 from translator.intake.rules import EMBEDDED, IntakeRules
-from translator.kinds.conversion import read_kind, script_manifest
+from translator.kinds.conversion import load_document, read_kind, script_manifest
 from translator.kinds.cron_job import as_cron_job
 from translator.kinds.read_kind import ReadKind
 from translator.kinds.sbatch.directives import is_batch_script
@@ -67,7 +67,7 @@ def read_firsts(
         )
     for index, chunk in enumerate(parts, 1):
         try:
-            for manifest in _manifests(load(chunk, source, index), taking.report(source, index)):
+            for manifest in _manifests(load_document(chunk, source, index), taking.report(source, index)):
                 found.take(manifest)
         except ManifestErrors as bad:
             found.errors += bad.errors

@@ -21,9 +21,10 @@ from translator.kinds.ray.launch import on_ray
 from translator.kinds.read_kind import ReadKind
 from translator.kinds.sbatch.directives import is_batch_script, read_script
 from translator.kinds.sbatch.script import SbatchReader
+from translator.kinds.sky.scalars import TaskLoader
 from translator.kinds.sky.task import is_task, read_task
 from translator.kinds.workdir import with_directory
-from translator.manifests.documents import chunks, load
+from translator.manifests.documents import Chunk, chunks, load
 
 #: A line that a SkyPilot task has and no manifest; it spares most texts a second reading.
 _TASK_LINE = re.compile(rf"^(?:{'|'.join(sorted(TASK_KEYS))})[ \t]*:", re.MULTILINE)
@@ -36,6 +37,18 @@ class ConvertedText:
     text: str
     #: What was not kept of each job that was no manifest, by its name.
     notes: Mapping[str, tuple[str, ...]]
+
+
+def load_document(chunk: Chunk, source: str, document: int) -> object:
+    """The value of one document: of a SkyPilot task with its own scalars, else with those of manifests.
+
+    Raises:
+        ManifestErrors: as `load`.
+    """
+    value = load(chunk, source, document)
+    if not is_task(Field(value, "", ManifestReport(source, document))):
+        return value
+    return load(chunk, source, document, TaskLoader)
 
 
 def command_manifest(
@@ -91,7 +104,7 @@ def converted(text: str, source: str, local: LocalFiles, overrides: Overrides) -
         return None
     reports, manifests = list[ManifestReport](), list[Any]()
     for index, chunk in enumerate(chunks(text), 1):
-        document = Field(load(chunk, source, index), "", ManifestReport(source, index))
+        document = Field(load_document(chunk, source, index), "", ManifestReport(source, index))
         reports.append(document.report)
         manifests.append(task_manifest(document, local, overrides) if is_task(document) else document.value)
     return _joined(manifests, reports)

@@ -28,6 +28,7 @@ from translator.errors import ManifestErrors
 from translator.fidelity import FidelityLevel, FieldFidelity, Translation
 from translator.field import Field, ManifestReport
 from translator.intake.kinds import items_of
+from translator.kinds.conversion import load_document
 from translator.kinds.kind_fidelity import KindReading
 from translator.kinds.sbatch.directives import is_batch_script
 from translator.manifests.documents import chunks, load
@@ -115,7 +116,7 @@ def _readings(text: str, source: str) -> Iterator[KindReading]:
         return
     for index, chunk in enumerate(chunks(text), 1):
         try:
-            value: Any = load(chunk, source, index)
+            value: Any = load_document(chunk, source, index)
         except ManifestErrors as errors:
             raise UserError(str(errors)) from None
         for manifest in [] if value is None else items_of(value):

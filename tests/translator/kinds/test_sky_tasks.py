@@ -49,6 +49,16 @@ def test_place_price_image_and_retries_are_kept() -> None:
     assert read(TASK + "{infra: kubernetes, cpus: 1}", "t.yaml").job.cloud is CloudChoice.NEVER
 
 
+@pytest.mark.parametrize("text", ["1e-4", "2e5", "1234e56", "1E3", ".5e3"])
+def test_a_variable_that_looks_like_a_number_to_manifests_alone_stays_as_it_is_written(text: str) -> None:
+    """SkyPilot takes an exponent for one with a dot and a sign only; a commit may look like 1234e56."""
+    task = f"envs: {{LR: {text}}}\nsecrets: {{KEY: {text}}}\nrun: x\n"
+    for item in (read(task, "t.yaml"), *read_manifests(task, "t.yaml", suffix=lambda: "a1b2c")):
+        assert dict(item.workload.env) == {"LR": text, "KEY": text}
+    numbers = "envs: {A: 1.0e-4, B: 0x1e3, C: 1.50, D: 7}\nrun: x\n"
+    assert dict(read(numbers, "t.yaml").workload.env) == {"A": "0.0001", "B": "483", "C": "1.5", "D": "7"}
+
+
 def test_every_node_is_a_task_of_a_gang() -> None:
     assert len(read("num_nodes: 3\nrun: hostname\n", "many.yaml").job.tasks) == 3
 
