@@ -55,6 +55,7 @@ def test_a_mapped_claim_leaves() -> None:
     [
         ("POD/initContainers", [{"name": "fetch", "image": "a"}], "the init container fetch"),
         ("POD/hostNetwork", True, "hostNetwork"),
+        ("POD/os", {"name": "windows"}, "Windows"),
         ("POD/volumes", [{"name": "v", "csi": {"driver": "x.csi"}}], "CSI x.csi"),
         ("POD/volumes", [{"name": "v", "secret": {"secretName": "keys"}}], "Secret keys"),
         (

@@ -204,6 +204,10 @@ def _check_surroundings(spec: Field) -> None:
     """Check volumes, security context, scheduler and service account."""
     check_volumes(spec, carried=_carried(spec) is not None)
     _check_security(spec.at("securityContext"))
+    if spec.at("os").at("name").value == "windows":
+        spec.at("os").refuse_away(
+            "jobs run on Linux; remove it", "machines that are rented run Linux", show=False, part="Windows"
+        )
     if spec.at("schedulerName").text() not in (None, "", "default-scheduler", "chakra"):
         spec.at("schedulerName").note("Starburst places the job itself")
     for key in ("serviceAccountName", "serviceAccount"):
