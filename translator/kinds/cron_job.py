@@ -15,6 +15,8 @@ from translator.manifests.hints import PREFIX
 
 #: Longest id of a CronJob: the ids of its jobs have the tick's minute behind it, and of arrays an index.
 MAX_ID = 48
+#: Letters of a schedule at most: every value of each field, one by one, has some 500.
+MAX_SCHEDULE = 1000
 #: The zone of a CronJob that names none; clusters run in it.
 UTC = "UTC"
 _MINUTE_S = 60
@@ -95,6 +97,9 @@ def _schedule(spec: Field) -> CronSchedule:
     text = schedule.text()
     if not text:
         schedule.refuse('is missing; write one such as "0 2 * * *"')
+    elif len(text) > MAX_SCHEDULE:
+        schedule.refuse(f"has more than {MAX_SCHEDULE} letters; write ranges")
+        text = None
     if zone.value is None:
         zone.note(f"is not given; the schedule is read in {UTC}")
     try:
