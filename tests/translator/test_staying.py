@@ -10,7 +10,7 @@ import pytest
 from starburst.app.config import parse_config
 from starburst.app.wiring.stored import intake_rules
 from starburst.domain.job import CloudChoice, Job
-from tests.translator.manifests import GOOD_JOB, errors, job, read_one
+from tests.translator.manifests import GOOD_JOB, errors, job, pod, read_one
 from translator.carried import Bucket, Carried
 from translator.errors import ManifestErrors
 from translator.intake.rules import IntakeRules
@@ -42,6 +42,27 @@ def test_the_note_says_how_it_could_leave() -> None:
     assert note.startswith(
         "stays on the cluster: PVC data; name what stands in for pvc/data under cloud.volumes"
     )
+
+
+@pytest.mark.parametrize("kind", ["Job", "Pod"])
+@pytest.mark.parametrize(
+    ("key", "value", "part"),
+    [
+        ("vault.hashicorp.com/agent-inject", "true", "secrets of Vault"),
+        ("k8s.v1.cni.cncf.io/networks", "sriov", "networks of the cluster"),
+        ("vault.hashicorp.com/agent-inject", "false", ""),
+        ("vault.hashicorp.com/role", "ci", ""),
+    ],
+)
+def test_what_software_of_the_cluster_puts_into_pods_keeps_a_job_there(
+    key: str, value: str, part: str, kind: str
+) -> None:
+    template = {"annotations": {key: value}}
+    manifest = job("spec/template/metadata", template)
+    if kind == "Pod":
+        manifest = {**pod(), "metadata": {"name": "train", **template}}
+    stays = read_one(manifest, native=True).job.stays
+    assert stays == (f"stays on the cluster: {part}" if part else "")
 
 
 def test_a_mapped_claim_leaves() -> None:

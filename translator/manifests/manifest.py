@@ -30,6 +30,7 @@ from translator.manifests.pod import Pod, check_restart_policy, read_pod
 from translator.object_names import DNS_SUBDOMAIN
 from translator.success_policy import deciding_ranks
 from translator.tasks.cluster_names import judge_names
+from translator.tasks.injected import judge_annotations
 
 #: Largest number of tasks in a gang; a larger one is taken for a typing error.
 MAX_TASKS = 1000
@@ -143,6 +144,7 @@ def _submission(
     manifest.report.on_host = hints.machine.runtime == "host"
     if manifest.report.leaves:
         note_unkept(metadata)
+        judge_annotations(manifest)
     pod, tasks, span = (_job if manifest.at("kind").value == "Job" else _pod)(manifest.at("spec"))
     resources = _typed(pod.resources, hints.machine.gpu_type, metadata)
     if hints.array is not None:
