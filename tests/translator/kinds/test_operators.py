@@ -282,6 +282,20 @@ def test_a_volcano_job_is_a_gang_that_its_workers_end() -> None:
     ]
 
 
+def test_what_ends_a_volcano_job_is_read_wherever_it_is_written() -> None:
+    """Else a server among the tasks would run, and cost, without end."""
+    document = example("volcano-job.yaml")
+    worker = document["spec"]["tasks"][1]
+    worker["policies"] = [{"events": ["PodFailed", "TaskCompleted"], "action": "CompleteJob"}]
+    assert read(document).workload.deciding == (1, 2)
+    document["spec"]["policies"] = [{"event": "TaskCompleted", "action": "CompleteJob"}]
+    assert problems(document) == [
+        "spec.policies[0]: of the whole job: write it in the task whose end is that of the job"
+    ]
+    document["spec"]["tasks"] = [worker]
+    assert not problems(document)
+
+
 def test_a_volcano_job_with_ssh_between_its_tasks_is_refused() -> None:
     document = example("volcano-job.yaml")
     document["spec"]["plugins"]["ssh"] = []

@@ -80,6 +80,9 @@ def read_volcano_job(document: Field) -> ReadKind:
     lines += _plugins(plugins, size)
     if "env" in plugins.entries():
         roles = [replace(role, lines=_INDEX) for role in roles]
+    for policy in spec.at("policies").items():
+        if _ends_job(policy) and len(tasks) > 1:
+            policy.refuse("of the whole job: write it in the task whose end is that of the job", show=False)
     restarts = any(_restarts(each) for each in (spec, *tasks))
     limit = spec.at("maxRetry").whole(0)
     retries = (3 if limit is None else limit) if restarts else 0
@@ -101,10 +104,14 @@ def _role(task: Field, unnamed: str) -> TaskRole:
 
 def _completes(task: Field) -> bool:
     """Whether the job has succeeded when these tasks have."""
-    return any(
-        policy.at("event").value == "TaskCompleted" and policy.at("action").value == "CompleteJob"
-        for policy in _policies(task)
-    )
+    return any(map(_ends_job, _policies(task)))
+
+
+def _ends_job(policy: Field) -> bool:
+    """Whether a policy ends the job with success when all pods of a task have."""
+    events = [policy.at("event").value, *(each.value for each in policy.at("events").items())]
+    completed = any(event in ("TaskCompleted", "*") for event in events)
+    return completed and policy.at("action").value == "CompleteJob"
 
 
 def _restarts(owner: Field) -> bool:
