@@ -10,11 +10,13 @@ import pytest
 from starburst.app.config import parse_config
 from starburst.app.wiring.stored import intake_rules
 from starburst.domain.job import CloudChoice, Job
+from starburst.runs.peers import PEER_VARIABLES
 from tests.translator.manifests import GOOD_JOB, errors, job, pod, read_one
 from translator.carried import Bucket, Carried
 from translator.errors import ManifestErrors
 from translator.intake.rules import IntakeRules
 from translator.intake.texts import read_manifests
+from translator.tasks.cluster_names import GIVEN_TO_GANGS
 
 CLAIM = job("POD/volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
 KUBERNETES = {"cluster": {"kind": "kubernetes"}}
@@ -63,6 +65,22 @@ def test_what_software_of_the_cluster_puts_into_pods_keeps_a_job_there(
         manifest = {**pod(), "metadata": {"name": "train", **template}}
     stays = read_one(manifest, native=True).job.stays
     assert stays == (f"stays on the cluster: {part}" if part else "")
+
+
+@pytest.mark.parametrize("place", ["args", "env"])
+def test_a_reference_to_what_a_gang_is_given_is_filled_in_on_kubernetes_alone(place: str) -> None:
+    """Pods have these variables of Starburst's; elsewhere they are set when a task starts."""
+    text = "--addr=$(MASTER_ADDR) $$(RANK)"
+    gang = job(f"CONTAINER/{place}", [text] if place == "args" else [{"name": "ADDR", "value": text}])
+    assert read_one(gang, native=True).job.stays == "", "one task is given none"
+    gang["spec"] |= {"parallelism": 2, "completions": 2}
+    assert read_one(gang, native=True).job.stays == "stays on the cluster: $(MASTER_ADDR)"
+    (line,) = errors(gang)
+    assert line.endswith("$(MASTER_ADDR) is known only when the job runs; read $MASTER_ADDR in the command")
+    own = gang["spec"]["template"]["spec"]["containers"][0]
+    own["env"] = [{"name": "MASTER_ADDR", "value": "db"}, *own.get("env", [])]
+    assert read_one(gang, native=True).job.stays == ""
+    assert set(GIVEN_TO_GANGS) == PEER_VARIABLES
 
 
 def test_a_mapped_claim_leaves() -> None:

@@ -25,6 +25,14 @@ def test_a_reference_is_filled_in_with_the_roles_own_value() -> None:
     assert outputs(read(document)) == [f"{lr} at-{lr} it's $(LR) $(NOBODY) at-{lr}" for lr in ("0.1", "0.2")]
 
 
+def test_a_reference_to_the_master_is_filled_in_for_several_tasks_too() -> None:
+    words = {"args": ["$(MASTER_ADDR):$(MASTER_PORT)"]}
+    document = training(
+        Master=replicas(1, shell("echo $0"), **words), Worker=replicas(1, shell("echo $0 $0"), **words)
+    )
+    assert outputs(read(document)) == ["10.0.0.1:2000", "10.0.0.1:2000 10.0.0.1:2000"]
+
+
 def test_a_reference_to_a_secret_stays_for_the_reader_of_the_job_to_judge() -> None:
     token = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
     document = training(

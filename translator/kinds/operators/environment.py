@@ -38,7 +38,7 @@ def master_lines(size: int, port: int) -> str:
         return f'export MASTER_ADDR="${{MASTER_ADDR:-localhost}}" MASTER_PORT="${{MASTER_PORT:-{port}}}"\n'
     return (
         f'[ -n "${{MASTER_ADDR:-}}" ] || {{ echo {quote(_NO_ADDRESS)} >&2; exit 127; }}\n'
-        f'export MASTER_PORT="${{MASTER_PORT:-{port}}}"\n'
+        f'export MASTER_ADDR="$MASTER_ADDR" MASTER_PORT="${{MASTER_PORT:-{port}}}"\n'
     )
 
 
