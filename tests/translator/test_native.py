@@ -211,6 +211,14 @@ def test_a_limit_above_the_request_is_no_ceiling_in_the_cloud_and_that_is_said()
     assert read_one(burstable).notes == ()
 
 
+@pytest.mark.parametrize("place", ["POD", "CONTAINER"])
+def test_a_group_without_a_user_is_the_clusters_alone_and_that_is_said(place: str) -> None:
+    found = read_one(job(f"{place}/securityContext", {"runAsGroup": 100}), native=True)
+    (note,) = found.notes
+    assert note.endswith("securityContext.runAsGroup: is not passed on without runAsUser in the cloud")
+    assert not read_one(job(f"{place}/securityContext", {"runAsGroup": 9, "runAsUser": 9}), native=True).notes
+
+
 @pytest.mark.parametrize("memory", ["400m", 512, "64Ki", "5Mi"])
 def test_a_request_that_no_container_starts_with_keeps_a_job_on_the_cluster(memory: Any) -> None:
     """There it is no ceiling, and most often the unit is wrong."""

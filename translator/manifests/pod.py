@@ -16,7 +16,7 @@ from translator.manifests.gpus import split_selector
 from translator.manifests.node_rules import read_rules
 from translator.manifests.places import Place, note_assumptions, read_place
 from translator.tasks.container import CONTAINER, workload
-from translator.tasks.containers.capabilities import check_security
+from translator.tasks.containers.capabilities import check_group, check_security
 from translator.tasks.storage.mounts import read_mounts
 from translator.tasks.storage.volume_types import check_volumes
 
@@ -184,6 +184,8 @@ def _main_container(spec: Field) -> Field:
         _check_beside(container)
     first.check(CONTAINER)
     _check_security(first.at("securityContext"))
+    if first.report.native and not first.report.on_host:  # else nothing of either is passed on
+        check_group(spec.at("securityContext"), first.at("securityContext"))
     return first
 
 

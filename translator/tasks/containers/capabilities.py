@@ -43,6 +43,15 @@ def check_security(context: Field) -> None:
         context.note_away(f"{', '.join(lost)}: not passed on")
 
 
+def check_group(pod: Field, container: Field) -> None:
+    """Note a group that neither context of a pod and its container names a user for: an engine takes both."""
+    groups = [context.at("runAsGroup") for context in (container, pod)]
+    users = [context.at("runAsUser") for context in (container, pod)]
+    given = [group for group in groups if group.value is not None]
+    if given and all(user.value is None for user in users):
+        given[0].note_away("is not passed on without runAsUser")
+
+
 def capabilities(field: Field) -> tuple[str, ...]:
     """The capabilities of a container with this `capabilities`; those that are not given are left out."""
     dropped = {_plain(name.value) for name in _items(field.at("drop"))}
