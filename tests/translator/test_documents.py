@@ -273,6 +273,12 @@ def test_refuses_a_broken_list(document: object, line: str) -> None:
     assert errors(document) == [f"train.yaml, document 1: {line}"]
 
 
+def test_a_long_line_of_dashes_in_what_is_no_yaml_is_read_once() -> None:
+    """It was read anew from each of its dashes, for hours."""
+    (line,) = errors(f"a: [\n{'-' * 1_000_000}\n")
+    assert "did not find expected" in line
+
+
 def test_one_bad_document_of_ten_and_none_is_taken() -> None:
     documents = [job("metadata/name", f"job-{i}") for i in range(10)]
     documents[6]["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1.5"

@@ -22,7 +22,7 @@ _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c
 _UNCLEAN = re.compile("[\0\ud800-\udfff]")
 _BLANKS = re.compile(r"\s*")
 #: A line that only a template has: Helm's or Jinja's braces where a key or a value begins.
-_TEMPLATE = re.compile(r"^[ \t]*(?:- *)*(?:[^\s:'\"#]+:[ \t]+)?\{[{%]", re.MULTILINE)
+_TEMPLATE = re.compile(r"^[ \t]*(?:- +)*(?:[^\s:'\"#]+:[ \t]+)?\{[{%]", re.MULTILINE)
 #: A script; a manifest may begin with a comment, though not with one of an interpreter.
 _SCRIPT = re.compile(r"\s*#!\s*/")
 
