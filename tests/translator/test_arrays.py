@@ -72,6 +72,27 @@ def test_what_is_said_of_the_indexes_of_a_job_is_refused_for_an_array_of_them() 
     assert gang.workload.deciding == (0,)
 
 
+@pytest.mark.parametrize("kind", ["annotations", "labels"])
+def test_the_index_is_read_as_a_variable_as_no_job_of_an_array_is_an_indexed_one(kind: str) -> None:
+    """From the annotation each of them had the index 0, or none."""
+    source = {"fieldRef": {"fieldPath": f"metadata.{kind}['batch.kubernetes.io/job-completion-index']"}}
+    turns: dict[str, Any] = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
+    indexed = yaml.safe_load(manifest(**turns))
+    pod = indexed["spec"]["template"]["spec"]
+    pod["containers"][0]["env"] = [{"name": "JOB_COMPLETION_INDEX", "valueFrom": source}]
+    assert len(read(yaml.safe_dump(indexed), native=True)) == 4, "Starburst sets this one"
+    pod["containers"][0]["env"] = [{"name": "INDEX", "valueFrom": source}]
+    files = {"downwardAPI": {"items": [{"path": "index", **source}]}}
+    pod["volumes"] = [{"name": "a", **files}, {"name": "b", "projected": {"sources": [files]}}]
+    with pytest.raises(ManifestErrors) as refused:
+        read(yaml.safe_dump(indexed), native=True)
+    lines = str(refused.value).splitlines()
+    assert len(lines) == 3
+    assert all("read $JOB_COMPLETION_INDEX in the command" in line for line in lines)
+    indexed["spec"]["parallelism"] = 4
+    assert len(read(yaml.safe_dump(indexed), native=True)[0].job.tasks) == 4, "a gang is an Indexed Job"
+
+
 def test_the_time_limit_of_an_indexed_job_counts_for_each_job_of_its_array_and_that_is_said() -> None:
     said = "spec.activeDeadlineSeconds: counts for each job of the array, not for all of them together"
     turns: dict[str, Any] = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}

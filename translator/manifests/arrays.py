@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from starburst.domain.array import MAX_INDEX
@@ -13,6 +14,11 @@ MAX_MEMBERS = MAX_INDEX + 1
 
 _SPAN = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?:%([0-9]{1,9}))?")
 _HOW = "write the first and last index, such as 0-99, and %10 behind it for at most 10 jobs at a time"
+#: The annotation and label in which pods of an Indexed Job have their index.
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_READ_INDEX = (
+    "is of an Indexed Job, and the jobs of an array are none; read $JOB_COMPLETION_INDEX in the command"
+)
 _OF_INDEXES = (
     "is of the indexes of one Job, and here each of them is a job of an array; remove it, and write "
     "starburst.io/retries for each, or parallelism equal to completions to run all at once as one Job"
@@ -33,8 +39,8 @@ class IndexRange:
 
 
 def judge_indexes(spec: Field, *, noted: bool) -> None:
-    """Refuse what a Job says of its indexes where each of them is a job of an array, as a server would, and
-    note what counts for each; `noted` is false where the user asked for an array.
+    """Refuse what a Job says or asks of its indexes where each of them is a job of an array, and note what
+    counts for each; `noted` is false where the user asked for an array.
     """
     for key in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
         found = spec.at(key)
@@ -44,6 +50,23 @@ def judge_indexes(spec: Field, *, noted: bool) -> None:
         spec.at("activeDeadlineSeconds").note(
             "counts for each job of the array, not for all of them together"
         )
+
+    template = spec.at("template")
+    for path in _paths_of_fields(template.at("spec") if template.value is not None else spec):
+        if _INDEX in str(path.value):
+            path.refuse(_READ_INDEX)
+
+
+def _paths_of_fields(pod: Field) -> Iterator[Field]:
+    """The `fieldPath` of each variable and file of a pod, but for a variable that Starburst sets itself."""
+    for container in pod.at("containers").items():
+        for variable in container.at("env").items():
+            if variable.at("name").value != "JOB_COMPLETION_INDEX":
+                yield variable.at("valueFrom").at("fieldRef").at("fieldPath")
+    for volume in pod.at("volumes").items():
+        for source in (volume, *volume.at("projected").at("sources").items()):
+            for item in source.at("downwardAPI").at("items").items():
+                yield item.at("fieldRef").at("fieldPath")
 
 
 def read_span(field: Field) -> IndexRange | None:
