@@ -128,7 +128,12 @@ class Supervisor:
             cgroups.remove(self.spec["cgroup"])
 
     def _secrets(self) -> dict[str, str]:
-        """Variables with values of Secrets, whose file is removed: no other file has them."""
+        """Variables with values of Secrets, whose file is removed: no other file has them.
+
+        A container's are not for the command that makes it, which reads that file itself.
+        """
+        if self.spec.get("docker"):
+            return {}
         secrets: dict[str, str] = read_json(self._path("secrets.json")) or {}
         if secrets:
             os.unlink(self._path("secrets.json"))

@@ -53,7 +53,7 @@ class ContainerTask:
         box: dict[str, Any] = {**container("sb-a-1-0", workload, self.resources, {})}
         here = {"@DIR@": str(self.dir), "@GPUS@": self.gpus, "@REPORT@": "/r"}
         here["@CHECKPOINTS@"] = str(self.checkpoints)
-        box.update(here=here, secret_names=more.pop("secret_names", []), **more)
+        box.update(here=here, **more)
         return ContainerLife(str(self.dir), {"docker": box}, told or Told()).run()
 
     @property

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 #: Files beside it say how it behaves: `dead`, `hangs`; `image` (it is there), `user` (the image's); `pull`,
-#: `create` (shell code of these verbs), `run` (of the container); `state`: how the container stands.
+#: `create` (shell code of these verbs), `run` (of the container, with its variables); `state`: how it stands.
 SCRIPT = """#!/bin/sh
 here=$(dirname "$0")
 [ "$1" = --log-level=error ] && shift
@@ -22,13 +22,23 @@ case "$1" in
 image) [ -e "$here/image" ] || { echo "Error: No such image: $5" >&2; exit 1; }; cat "$here/user";;
 info) cat "$here/info";;
 pull) . "$here/pull" && touch "$here/image";;
-create) . "$here/create"; cp "$here/begun" "$here/state"; echo "$here/id" | sha256sum | cut -c1-64;;
-start) . "$here/run";;
+create)
+    ( for word; do
+        if [ "$before" = --env-file ] && [ -e "$word" ]; then
+            while IFS= read -r line; do export "$line"; done <"$word"
+        fi
+        before=$word
+    done
+    export -p >"$here/given" )
+    . "$here/create"; cp "$here/begun" "$here/state"; echo "$here/id" | sha256sum | cut -c1-64;;
+start) [ ! -e "$here/given" ] || . "$here/given"; . "$here/run";;
 exec) . "$here/exec";;
 container)
     [ -e "$here/state" ] || { echo "Error: No such container: $3" >&2; exit 1; }
     cat "$here/state";;
-rm) rm "$here/state" 2>/dev/null || { echo "Error: No such container: $3" >&2; exit 1; };;
+rm)
+    rm -f "$here/given"
+    rm "$here/state" 2>/dev/null || { echo "Error: No such container: $3" >&2; exit 1; };;
 ps) cat "$here/containers";;
 stop) touch "$here/stopped";;
 esac

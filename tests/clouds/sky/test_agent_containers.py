@@ -38,7 +38,7 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
     created = "|".join(engine.called("create"))
     assert '|--gpus|"device=0"|--entrypoint=train|--|me/train:2|@DIR@ $x' in created
     assert f"|--env-file|{machine.dir}/env|-v|{machine.home}/starburst/checkpoints/a:" in created
-    assert "|-e|KEY|-e|TOKEN|" in created
+    assert f"|--env-file|{machine.dir}/secrets.env|-e|KEY|" in created
     assert ["rm", "-f", "sb-a-1-0"] in engine.said
     assert (machine.dir / "env").read_text().startswith("PLAIN=yes\n")
     assert (machine.dir / "env").stat().st_mode & 0o077 == 0
@@ -86,6 +86,32 @@ def test_how_a_container_ended_is_in_its_exit(machine: Machine) -> None:
     machine.finish()
     exit_ = machine.exchange()["exit"]
     assert (exit_["exit_code"], exit_["message"]) == (137, "OOMKilled: a process ran out of memory")
+
+
+def test_no_variable_of_a_job_is_one_of_what_makes_its_container(machine: Machine) -> None:
+    engine = FakeEngine(machine.home / "bin")
+    engine.runs('echo "in $LD_AUDIT"; unset LD_AUDIT')
+    made = container("sb-a-1-0", Workload(("train",), image="me/train:2"), Resources(), {})
+    boxed = {**spec(docker=made), "secrets": {"LD_AUDIT": "/checkpoints/theirs.so"}}
+    machine.exchange(lease_s=100, specs={NAME: boxed})
+    machine.finish()
+    assert text(machine.exchange()) == "in /checkpoints/theirs.so\n"  # and the loader says nothing
+
+
+def test_a_variable_that_can_only_be_handed_on_by_the_client_is_none_that_it_reads(machine: Machine) -> None:
+    engine = FakeEngine(machine.home / "bin")
+    env = {"LD_PRELOAD": "/checkpoints/theirs.so\n"}
+    made = container("sb-a-1-0", Workload(("train",), image="me/train:2"), Resources(), env)
+    machine.exchange(lease_s=100, specs={NAME: spec(docker=made)})
+    machine.finish()
+    state = machine.exchange()
+    why = "a value with line ends cannot be given as LD_PRELOAD; choose another name"
+    assert (state["exit"]["ended_by"], state["exit"]["message"], text(state)) == (
+        "refusal",
+        f"CreateContainerConfigError: {why}",
+        "",
+    )
+    assert "create" not in [call[0] for call in engine.said]
 
 
 def test_values_of_secrets_are_in_a_file_of_their_own_until_the_task_starts(machine: Machine) -> None:

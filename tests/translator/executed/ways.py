@@ -12,6 +12,7 @@ from typing import Any
 
 from starburst.clouds.sky.agent.containers.engine import Engine
 from starburst.clouds.sky.agent.containers.options import create_arguments
+from starburst.clouds.sky.agent.containers.variables import given
 from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.task_dirs import FILES
 from starburst.clouds.sky.runs.runtime_values import manifest_to_keep
@@ -144,8 +145,9 @@ def in_container(manifest: dict[str, Any], place: Place) -> Process | None:
     write_json(str(task / FILES), {"files": spec.get("files", [])})
     write_files(str(task))
     known = {"@DIR@": str(task), "@GPUS@": "", "@CHECKPOINTS@": "/c", "@REPORT@": "/r"}
-    arguments = create_arguments(str(task), Engine("docker", ("docker",)), box, known, secrets, parent="")
-    return created(arguments, {**box["env"], **secrets}, place.image)
+    with given(str(task), box["env"], secrets) as (options, client):
+        own = str(task), Engine("docker", ("docker",)), box, known, options
+        return created(create_arguments(*own, parent=""), client, place.image)
 
 
 async def _never_asked(_: str) -> ReferencedData:

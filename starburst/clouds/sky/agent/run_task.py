@@ -150,12 +150,10 @@ def in_container(path: str, task: TaskSpec, box: ContainerSpec, known: dict[str,
     """Make a task's command the life of its container. `known` are values for @NAME@."""
     with private_umask(), open(os.path.join(path, "env"), "w", encoding="utf-8") as file:
         file.write(box["env_file"])
-    names = sorted(facts(os.path.join(path, "secrets.json")) or {})
-    own = {"here": {**known, "@DIR@": path}, "secret_names": names}
-    task["docker"] = cast("ContainerSpec", {**box, **own})
+    task["docker"] = cast("ContainerSpec", {**box, "here": {**known, "@DIR@": path}})
     write_json(os.path.join(path, WAITS), {"why": ""})
     task["command"] = [sys.executable, "-I", "-S", os.path.abspath(sys.argv[0]), "contain", path]
-    task["env"] = {**machine_environment(), **box["env"], "STARBURST_RUN": run_id(path)}
+    task["env"] = {**machine_environment(), "STARBURST_RUN": run_id(path)}  # the job's: `variables.py`
     task["cwd"] = path
 
 

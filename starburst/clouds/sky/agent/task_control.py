@@ -14,6 +14,7 @@ from typing import Any, cast
 from starburst.clouds.sky.agent.protocol import TaskAnswer, TaskSpec
 from starburst.clouds.sky.agent.task_dirs import (
     FILES,
+    SECRETS,
     WAITS,
     facts,
     forget_secrets,
@@ -37,7 +38,7 @@ def take_in(path: str, spec: TaskSpec) -> None:
     if facts(os.path.join(path, "spec.json")) is None:
         with private_umask():
             if secrets:  # first, for a task is known by its spec
-                write_json(os.path.join(path, "secrets.json"), secrets)
+                write_json(os.path.join(path, SECRETS), secrets)
             if logins:
                 write_json(os.path.join(path, "logins.json"), {"logins": logins})
             if files:

@@ -36,6 +36,8 @@ from starburst.runs.supervisor.files import read_fact, remove, try_lock, write_j
 
 #: The file that says why a container does not run yet; it is there as long as that is so.
 WAITS = "waits.json"
+#: Values of Secrets, until the task starts; those that its container is being made with.
+SECRETS, GIVEN = "secrets.json", "secrets.env"
 #: Files for its volumes, until they are written; and its volumes.
 FILES, VOLUMES = "files.json", "volumes"
 #: Directory with the login of one pull.
@@ -152,7 +154,7 @@ def write_exit(path: str, ended_by: str, message: str) -> None:
 
 def forget_secrets(path: str) -> None:
     """Remove the values of Secrets of a task that will not start, or has ended."""
-    for name in ("secrets.json", "logins.json", FILES):
+    for name in (SECRETS, GIVEN, "logins.json", FILES):
         remove(os.path.join(path, name))
     for name in (VOLUMES, REGISTRY):
         shutil.rmtree(os.path.join(path, name), ignore_errors=True)

@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -62,8 +62,8 @@ class Engine:
             argv.insert(2, f"--preserve-env={','.join(keep)}")
         return [*argv, *args]
 
-    def ask(self, *args: str, seconds: float = ASK_S, keep: Collection[str] = ()) -> str:
-        """What the engine prints.
+    def ask(self, *args: str, seconds: float = ASK_S, env: Mapping[str, str] = {}) -> str:
+        """What the engine prints, with `env` in the environment of its client.
 
         Raises:
             EngineError: it refused.
@@ -73,13 +73,14 @@ class Engine:
             raise EngineSilentError(f"{self.name} does not answer: its last call timed out")
         try:
             done = subprocess.run(
-                self.command(*args, keep=keep),
+                self.command(*args, keep=sorted(env)),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 errors="replace",
                 timeout=seconds,
                 check=False,
+                env={**os.environ, **env},
                 start_new_session=True,  # a signal to the task's group is not for it
             )
         except (subprocess.TimeoutExpired, OSError) as error:

@@ -33,6 +33,7 @@ from starburst.clouds.sky.agent.containers.image import ImagePull, MachineShortE
 from starburst.clouds.sky.agent.containers.images import note_image
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError, create_arguments
 from starburst.clouds.sky.agent.containers.removal import CONTAINER, labelled, remove
+from starburst.clouds.sky.agent.containers.variables import given, take_secrets
 from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.clouds.sky.agent.task_dirs import WAITS, facts, is_free, rank_dir, task_name
@@ -106,7 +107,7 @@ class ContainerLife:
         self.signals = signals
         self.box = cast("ContainerSpec", spec["docker"])
         self.known: dict[str, str] = spec["docker"]["here"]
-        self.secrets: list[str] = spec["docker"]["secret_names"]
+        self.secrets = take_secrets(path)
         self.engine = Engine("docker", ("docker",))
         #: The engine is, or was when the container ended, dead: that did not end by itself.
         self.engine_died = False
@@ -173,10 +174,11 @@ class ContainerLife:
             make_own(self.path, self.engine, user, self.known["@CHECKPOINTS@"])
             self.egress = Egress(self.engine)
             parent = self.egress.close()
-            own = self.path, self.engine, self.box, self.known, self.secrets
-            arguments = create_arguments(*own, parent=parent)
-            keep = {*self.box["env"], *self.secrets}
-            made = self.engine.ask("create", *arguments, seconds=ACT_S, keep=keep)
+            with given(self.path, self.box["env"], self.secrets) as (options, env):
+                own = self.path, self.engine, self.box, self.known, options
+                made = self.engine.ask(
+                    "create", *create_arguments(*own, parent=parent), seconds=ACT_S, env=env
+                )
         except EngineError as error:
             raise TaskRefusedError(f"CreateContainerError: {error}") from error
         write_json(os.path.join(self.path, CONTAINER), {"id": made.split()[-1] if made.split() else ""})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from starburst.clouds.sky.agent.containers.engine import Engine
@@ -29,11 +29,11 @@ def create_arguments(
     engine: Engine,
     box: ContainerSpec,
     known: Mapping[str, str],
-    secrets: Iterable[str],
+    variables: Sequence[str],
     *,
     parent: str,
 ) -> list[str]:
-    """What follows the engine's `create`. `known` are values for @NAME@; `secrets` names of variables.
+    """What follows the engine's `create`. `known` are values for @NAME@; `variables` options for them.
 
     `parent` is the control group above all containers; "" is the engine's own.
 
@@ -50,7 +50,7 @@ def create_arguments(
     for volume in box.get("volumes", ()):
         size_mib = volume.get("memory_mib")  # specs of older versions have none
         options += bind(path, volume) if size_mib is None else in_memory(volume["path"], size_mib, box)
-    options += [part for key in sorted({*box["env"], *secrets}) for part in ("-e", key)]
+    options += variables
     options += engine.gpus(known["@GPUS@"])  # last: a job's own variable of that name does not count
     return [*options, *box["rest"]]
 
