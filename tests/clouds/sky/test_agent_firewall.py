@@ -50,6 +50,13 @@ def test_a_task_that_shares_the_machine_is_only_waited_for(closings: list[str], 
     assert (closings, supervisor.limits) == ([], [None])
 
 
+def test_the_metadata_of_each_cloud_is_closed_and_name_servers_at_its_address_are_not() -> None:
+    closed = {address for addresses in firewall.METADATA.values() for address in addresses}
+    assert {"169.254.169.254", "fd00:ec2::254", "fd20:ce::254"} <= closed
+    assert "168.63.129.16" in closed  # Azure's WireServer
+    assert all("! --dport 53" in rule for rule in firewall.rules(tuple(closed), frozenset()))
+
+
 def test_ports_are_closed_in_as_many_rules_as_iptables_needs() -> None:
     ports = frozenset(range(100, 100 + firewall.PORTS_A_RULE + 1))
     chain = firewall.rules(("192.0.2.1",), ports)

@@ -20,10 +20,11 @@ from starburst.clouds.sky.agent.task_account import FIRST_ID, LAST_ID
 CHAIN = "STARBURST"
 #: Seconds for the kernel's table.
 TABLE_S = 5.0
-#: Metadata services: of AWS (also for containers), Azure, GCP and others; of Alibaba; by IPv6.
+#: Metadata services: of AWS (also for containers), Azure, GCP and others; of Alibaba; Azure's WireServer,
+#: which has the settings of a machine's extensions; by IPv6 of AWS, GCP and Oracle.
 METADATA = {
-    "iptables": ("169.254.169.254", "169.254.170.2", "100.100.100.200"),
-    "ip6tables": ("fd00:ec2::254",),
+    "iptables": ("169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16"),
+    "ip6tables": ("fd00:ec2::254", "fd20:ce::254", "fd00:c1::a9fe:a9fe"),
 }
 #: A name server may listen here, and a metadata service may be one.
 DNS_PORT = 53
