@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from starburst.runs.supervisor.exits import ENDERS, Exit, exit_of, load_exit, read_exit
+from starburst.runs.supervisor.exits import (
+    ENDERS,
+    MAX_CODE,
+    MAX_SIGNAL,
+    Exit,
+    exit_of,
+    load_exit,
+    message_of,
+    read_exit,
+)
+from starburst.runs.supervisor.files import ReservedFile
 
 GOOD = {
     "exit_code": 143,
@@ -26,6 +37,15 @@ def test_what_a_supervisor_writes_is_read() -> None:
     assert read_exit(json.dumps(GOOD)) == read_exit(json.dumps(GOOD).encode()) == Exit(**GOOD)  # type: ignore[arg-type]
     assert exit_of(GOOD) == Exit(**GOOD)  # type: ignore[arg-type]
     assert read_exit(json.dumps(GOOD) + " " * 3000) is not None, "a file that was reserved is padded"
+
+
+@pytest.mark.parametrize("text", ["a\nb\t\0", "x" * 1200, "訓" * 1000, "😀" * 1000, "\udc80" * 1000])
+def test_whatever_is_to_be_said_is_the_message_of_a_sound_exit(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "exit.json"
+    said = Exit(MAX_CODE, MAX_SIGNAL, "time_limit", message_of(text), 1_700_000_000.123, 1_700_000_009.123)
+    ReservedFile(str(path)).write(asdict(said))
+    assert load_exit(path) == said
+    assert len(said.message) >= min(len(text), 250)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,12 @@ def test_a_program_that_does_not_exist_is_refused_with_its_name(root: Path) -> N
     )
 
 
+def test_a_program_is_refused_however_long_and_in_whatever_script_its_name_is(root: Path) -> None:
+    end = outcome(root, a_run("😀" * 400))
+    assert end.end is RunEnd.REFUSED
+    assert end.message.startswith("cannot run '😀😀")
+
+
 def test_a_working_directory_that_does_not_exist_is_refused_with_its_name(root: Path) -> None:
     end = outcome(root, a_run("true", working_dir="/no/such/place"))
     assert end.end is RunEnd.REFUSED

@@ -27,6 +27,8 @@ OUT_OF_MEMORY = "OOMKilled: a process ran out of"
 #: A larger file is no exit.
 MAX_BYTES = 4096
 MAX_MESSAGE = 1000
+#: Bytes of a message as JSON, which has up to twelve for a character; the rest is for the other fields.
+MAX_MESSAGE_BYTES = MAX_BYTES - 512
 #: Exit codes as shells have them; and signals of Linux.
 MAX_CODE, MAX_SIGNAL = 255, 64
 #: Epoch seconds at most: the year 5138.
@@ -50,6 +52,14 @@ class Exit:
     def went_well(self) -> bool:
         """Whether it succeeded, a requested stop included."""
         return self.exit_code == 0 and self.ended_by in (ITSELF, STOP)
+
+
+def message_of(text: str) -> str:
+    """A text as an exit can have it for its message: one printable line, cut to what there is room for."""
+    line = "".join(char if char.isprintable() else " " for char in text[:MAX_MESSAGE])
+    while len(json.dumps(line)) > MAX_MESSAGE_BYTES:
+        line = line[:-1]
+    return line
 
 
 def read_exit(text: bytes | str) -> Exit | None:

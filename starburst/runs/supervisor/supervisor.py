@@ -41,6 +41,7 @@ from starburst.runs.supervisor.exits import (
     TIME_LIMIT,
     VERDICT,
     Exit,
+    message_of,
 )
 from starburst.runs.supervisor.file_owner import act_as_oneself, act_as_owner_of
 from starburst.runs.supervisor.files import FULL_DISK, PASSING_ERRORS, ReservedFile, read_json
@@ -303,7 +304,7 @@ class Supervisor:
             exit_code=128 - code if code is not None and killed else code,
             signal=-code if code is not None and killed else None,
             ended_by=self.ended_by,
-            message=message,
+            message=message_of(message),
             started_at=epoch + self.started,
             ended_at=epoch + self.ended,
         )

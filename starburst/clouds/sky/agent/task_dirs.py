@@ -31,7 +31,7 @@ from typing import Any
 from starburst.clouds.sky.agent import machine_cgroup
 from starburst.clouds.sky.agent.containers.removal import remove_container
 from starburst.runs.supervisor import cgroups, strays
-from starburst.runs.supervisor.exits import Exit
+from starburst.runs.supervisor.exits import Exit, message_of
 from starburst.runs.supervisor.files import read_fact, remove, try_lock, write_json
 
 #: The file that says why a container does not run yet; it is there as long as that is so.
@@ -149,7 +149,9 @@ def touched(path: str) -> bool:
 def write_exit(path: str, ended_by: str, message: str) -> None:
     """Note the end of a task that never had a supervisor."""
     now = time.time()
-    write_json(os.path.join(path, "exit.json"), asdict(Exit(None, None, ended_by, message, now, now)))
+    write_json(
+        os.path.join(path, "exit.json"), asdict(Exit(None, None, ended_by, message_of(message), now, now))
+    )
 
 
 def forget_secrets(path: str) -> None:

@@ -37,7 +37,7 @@ from starburst.clouds.sky.agent.containers.variables import given, take_secrets
 from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.clouds.sky.agent.task_dirs import WAITS, facts, is_free, rank_dir, task_name
-from starburst.runs.supervisor.exits import LOSS, MAX_MESSAGE, OUT_OF_MEMORY, REFUSAL, VERDICT
+from starburst.runs.supervisor.exits import LOSS, OUT_OF_MEMORY, REFUSAL, VERDICT, message_of
 from starburst.runs.supervisor.files import FULL_DISK, read_json, write_json, write_reserved
 from starburst.runs.supervisor.files import remove as remove_file
 
@@ -278,7 +278,7 @@ class ContainerLife:
         """Note why the task has not started yet."""
         if why != self._told:
             self._told = why
-            write_json(os.path.join(self.path, WAITS), {"why": _line(why)})
+            write_json(os.path.join(self.path, WAITS), {"why": message_of(why)})
 
     def _has_begun(self) -> None:
         remove_file(os.path.join(self.path, WAITS))
@@ -297,7 +297,7 @@ class ContainerLife:
 
     def _verdict(self, ended_by: str, message: str, code: int = 1) -> int:
         """Leave a message for the exit, and whose doing it was; "" is the command's own."""
-        said = {"ended_by": ended_by, "message": _line(message)[:MAX_MESSAGE]}
+        said = {"ended_by": ended_by, "message": message_of(message)}
         write_reserved(os.path.join(self.path, VERDICT), said)
         return code
 
@@ -323,11 +323,6 @@ def inspect(engine: Engine, name: str) -> ContainerState:
         )
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise EngineSilentError(f"{engine.name} answers no state: {error}") from error
-
-
-def _line(text: str) -> str:
-    """One printable line."""
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _started(argv: list[str], output: int | None) -> subprocess.Popen[bytes]:
