@@ -18,7 +18,7 @@ from chakra_plugin.scheduling.filters import barred
 from chakra_plugin.scheduling.gangs import Gang, RankGroups, gang_of
 from chakra_plugin.scheduling.queue import Disposition, InvalidPod, PodShape, SchedulingQueue, backoff_s
 from starburst.kube import names
-from starburst.kube.objects import JobView, NodeView, PodView
+from starburst.kube.objects import JobView, NodeView, PodView, number
 from starburst.kube.volumes.cache import VolumeCache
 from starburst.kube.volumes.demand import NO_VOLUMES, NONE_FREE, VolumeChoice, VolumeDemand
 
@@ -296,5 +296,4 @@ class SchedulerState:
 
 
 def _rank(pod: PodView) -> int | None:
-    text = pod.annotations.get(names.RANK, "")
-    return int(text) if text.isdecimal() else None
+    return number(pod.annotations.get(names.RANK, ""))

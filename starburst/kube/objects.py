@@ -28,6 +28,8 @@ from translator.podspec import Amounts, amounts, host_ports, node_rules, pod_req
 MIB = 1024**2
 PREFIX = "starburst.io/"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+#: Digits of a number in an annotation; `int` refuses texts of thousands.
+MOST_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,7 @@ class PodView:
     @property
     def index(self) -> int | None:
         """Its completion index in an Indexed Job."""
-        text = self.annotations.get(COMPLETION_INDEX, "")
-        return int(text) if text.isdecimal() else None  # users may write any text on other pods
+        return number(self.annotations.get(COMPLETION_INDEX, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +311,11 @@ def resource_of(view: JobView | PodView) -> Resource:
     if isinstance(view, PodView):
         return PODS
     return JOBS if view.operator is None else view.operator.resource
+
+
+def number(text: str) -> int | None:
+    """A count or an index in an annotation; None for anything else, since users write any text there."""
+    return int(text) if text.isdecimal() and len(text) <= MOST_DIGITS else None
 
 
 def gpus(found: Mapping[str, int]) -> int:

@@ -69,6 +69,14 @@ def test_ranks_go_to_the_named_nodes_in_order(world):
     assert [(bind.node, bind.rank) for bind in world.binds()] == [("a", 0), ("a", 1), ("b", 2)]
 
 
+def test_no_annotation_of_a_user_ends_the_scheduler(world):
+    digits = "9" * 5000
+    index = {"batch.kubernetes.io/job-completion-index": digits}
+    world.add(pod("p", nodes="a", annotations=index))
+    world.add(bound(pod("q", annotations={names.RANK: digits}), "b"))
+    assert world.round() == {"p": "a"}
+
+
 def test_a_completion_index_is_the_rank(world):
     two = managed(nodes="a,b")
     world.planner.state.job_changed(None, two, world.now)

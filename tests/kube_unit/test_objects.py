@@ -118,7 +118,7 @@ def test_of_labels_and_annotations_only_ours_and_the_index_are_kept() -> None:
     assert view.index == 3
 
 
-@pytest.mark.parametrize("text", ["", "-1", "two", "1.5"])
+@pytest.mark.parametrize("text", ["", "-1", "two", "1.5", "9" * 5000])
 def test_an_index_that_is_no_number_is_none(text: str) -> None:
     metadata = {"annotations": {"batch.kubernetes.io/job-completion-index": text}}
     assert read_pod(pod(metadata=metadata)).index is None
