@@ -235,9 +235,11 @@ def test_replicas_of_starburst_share_a_database_and_a_volume_and_stand_by_for_ea
         ({"replicas": 2, "storeSecret": "", "accessMode": "ReadWriteMany"}, "storeSecret"),
         ({"replicas": 2, "storeSecret": "db", "accessMode": "ReadWriteOnce"}, "accessMode"),
         ({"replicas": 0}, "replicas"),
+        ({"service": True, "config": {"http": {"max_body": 2**22}}}, "config"),  # the key would stand twice
+        ({"ingress": {"host": "starburst.example.org"}}, "service"),
     ],
 )
-def test_replicas_on_a_file_or_on_volumes_of_their_own_are_refused(
+def test_values_of_starburst_that_cannot_go_together_are_refused(
     values: Mapping[str, Any], wrong: str
 ) -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
@@ -247,6 +249,12 @@ def test_replicas_on_a_file_or_on_volumes_of_their_own_are_refused(
     with pytest.raises(jsonschema.ValidationError) as refused:
         jsonschema.validate({"starburst": {**defaults["starburst"], **values}}, schema)
     assert list(refused.value.absolute_path) == ["starburst", wrong]
+
+
+def test_a_list_of_peers_without_any_is_refused_since_kubernetes_takes_it_for_all() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"networkPolicy": {"enabled": True, "from": []}}, schema)
 
 
 @pytest.mark.parametrize("name", ["starburst", "starburst-chakra"])
