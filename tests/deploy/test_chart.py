@@ -257,6 +257,15 @@ def test_a_list_of_peers_without_any_is_refused_since_kubernetes_takes_it_for_al
         jsonschema.validate({"networkPolicy": {"enabled": True, "from": []}}, schema)
 
 
+def test_replicas_reach_each_other_whoever_else_may_connect() -> None:
+    ingress = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress-nginx"}}}
+    found = objects({**OTHERWISE, "networkPolicy": {"from": [ingress]}})
+    others, replicas = pick(found, "NetworkPolicy", "starburst")["spec"]["ingress"]
+    labels = pick(found, "Deployment", "starburst")["spec"]["template"]["metadata"]["labels"]
+    assert (others["from"], others["ports"]) == ([ingress], replicas["ports"])
+    assert replicas["from"] == [{"podSelector": {"matchLabels": labels}}]
+
+
 @pytest.mark.parametrize("name", ["starburst", "starburst-chakra"])
 def test_no_pod_runs_as_root_or_may_become_it(name: str) -> None:
     pods = pick(objects(), "Deployment", name)["spec"]["template"]["spec"]
