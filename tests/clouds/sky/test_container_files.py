@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from starburst.clouds.sky.agent.containers.options import TaskRefusedError, bind, in_memory
+from starburst.clouds.sky.agent.containers.options import TaskRefusedError, bind, in_memory, source_of
 from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.protocol import ContainerSpec, FileToWrite, TaskSpec, VolumeMount
 from starburst.clouds.sky.agent.task_control import state, stop, take_in
@@ -84,9 +84,10 @@ def test_they_go_with_a_task_that_never_starts_and_with_one_whose_agent_was_kill
 def test_they_are_mounted_read_only_and_a_file_that_is_not_there_is_refused(task: ContainerTask) -> None:
     volumes = taken_in(task, file("a"))
     write_files(str(task.dir))
-    assert bind(str(task.dir), mount("0/a")) == ["-v", f"{volumes}/0/a:/v:ro"]
+    a = mount("0/a")
+    assert bind(source_of(str(task.dir), a), a) == ["-v", f"{volumes}/0/a:/v:ro"]
     with pytest.raises(TaskRefusedError, match="there is no b in its volume; mend subPath"):
-        bind(str(task.dir), mount("0/b"))
+        source_of(str(task.dir), mount("0/b"))
 
 
 def test_memory_has_its_size_or_its_containers() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,10 @@ import pytest
 
 from starburst.clouds.sky.access.ports import LaunchSpec
 from starburst.clouds.sky.access.sdk import task_of
-from starburst.clouds.sky.agent.containers.options import TaskRefusedError, bind
+from starburst.clouds.sky.agent.containers import pinned
+from starburst.clouds.sky.agent.containers.engine import Engine
+from starburst.clouds.sky.agent.containers.options import TaskRefusedError, source_of
+from starburst.clouds.sky.agent.separation import RootRefusedError
 from starburst.clouds.sky.runs.storage import all_mounts, place
 from starburst.core.model.events import InstanceReady, RunEnd, RunEnded
 from starburst.runs.ports import Run
@@ -145,11 +150,25 @@ def test_a_run_whose_volume_cannot_be_had_is_refused_by_name(tmp_path: Path, mad
 # --- on the machine ---------------------------------------------------------------------------------------
 
 
+class Mounts:
+    """The kernel, whose mounts are links here."""
+
+    def mount(self, what: bytes, where: bytes, *_more: object) -> int:
+        os.unlink(where) if os.path.isfile(where) else os.rmdir(where)
+        os.symlink(os.readlink(what), where)
+        return 0
+
+    def umount2(self, _where: bytes, _flags: int) -> int:
+        return -1
+
+
 @pytest.fixture
 def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContainerTask:
     made = ContainerTask(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", made.engine.path)
+    monkeypatch.setattr(pinned, "ask_root", lambda _verb, request: pinned.pin(request))
+    monkeypatch.setattr(pinned, "_libc", Mounts())
     return made
 
 
@@ -158,6 +177,19 @@ def of_store(store: Bucket, **more: Any) -> dict[str, Any]:
     return {**found, "copied": store.mode == "COPY", **more}
 
 
+#: Pins a directory twice, as a container that is made again does, swaps it for a link, and takes it down.
+PINS = """
+import os, sys
+from starburst.clouds.sky.agent.containers import pinned, removal
+task, volume = sys.argv[1] + "/task", sys.argv[1] + "/volume"
+for _ in range(2):
+    (place,) = pinned.pin({"path": task, "parts": [[volume, "sub"]]})["places"]
+os.rename(volume + "/sub", volume + "/old")
+os.symlink("/etc", volume + "/sub")
+print(os.listdir(place))
+removal._unpin(task)
+print(os.listdir(place))
+"""
 OWN = {
     "path": "/scratch",
     "store": None,
@@ -180,7 +212,9 @@ def test_a_container_is_shown_its_part_of_a_store_and_directories_of_its_own(tas
     read_only = of_store(COPIED, below="train/a b", read_only=True)
     assert task.run(volumes=[read_only, of_store(COPIED, path="/all"), OWN]) == 0
     said = "|".join(task.engine.called("create"))
-    assert f"|-v|{there}/train/a b:/in:ro|-v|{there}:/all|-v|{task.dir}/volumes/1/s:/scratch|" in said
+    pinned_ = task.dir / "pinned/0"
+    assert f"|-v|{pinned_}:/in:ro|-v|{there}:/all|-v|{task.dir}/volumes/1/s:/scratch|" in said
+    assert (there / "train/a b").samefile(pinned_)
     assert (there / "train/a b").is_dir(), "as the cluster makes a subPath"
 
 
@@ -211,16 +245,61 @@ def test_a_link_in_a_store_does_not_lead_out_of_it(task: ContainerTask) -> None:
     )
 
 
+def test_a_directory_that_is_swapped_for_a_link_once_it_was_looked_at_is_not_shown(
+    task: ContainerTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = store_dir(task, COPIED)
+    (there / "sub").mkdir()
+
+    def swapped(_verb: str, request: dict[str, Any]) -> dict[str, Any]:
+        (there / "sub").rmdir()
+        (there / "sub").symlink_to("/etc")
+        return pinned.pin(request)
+
+    monkeypatch.setattr(pinned, "ask_root", swapped)
+    assert refusal(task, of_store(COPIED, below="sub")) == (
+        "CreateContainerConfigError: a subPath cannot be mounted: sub: it was replaced by a link"
+    )
+
+
+def test_without_root_a_part_of_a_store_is_shown_by_an_engine_without_root_alone(
+    task: ContainerTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> dict[str, Any]:
+        raise RootRefusedError("its user cannot become root: sudo failed")
+
+    monkeypatch.setattr(pinned, "ask_root", refused)
+    there = store_dir(task, COPIED)
+    assert "its user cannot become root" in refusal(task, of_store(COPIED, below="sub"))
+    parts = [(str(there), str(there / "sub"))]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert pinned.pinned(str(task.dir), Engine("podman", ("podman",)), parts) == [str(there / "sub")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts, as root alone may")
+def test_what_is_mounted_stays_what_it_was_and_goes_with_its_container(tmp_path: Path) -> None:
+    (tmp_path / "volume/sub").mkdir(parents=True)
+    (tmp_path / "volume/sub/kept").write_text("theirs")
+    done = subprocess.run(
+        ["unshare", "-m", "--propagation", "private", sys.executable, "-c", PINS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("['kept']\n[]\n", "")
+    assert (tmp_path / "volume/old/kept").read_text() == "theirs"
+
+
 def test_a_bucket_is_shown_where_it_is_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     there = Path(place(SETS).replace("~", str(tmp_path)))
     there.mkdir(parents=True)
     monkeypatch.setattr(os.path, "ismount", lambda path: path == str(there))
-    assert bind(str(tmp_path / "a/1/0"), of_store(SETS, below="x")) == ["-v", f"{there}/x:/in"]
+    assert source_of(str(tmp_path / "a/1/0"), of_store(SETS, below="x")) == f"{there}/x"
 
 
 def test_a_directory_of_its_own_is_for_whoever_the_image_runs_as(tmp_path: Path) -> None:
-    bind(str(tmp_path), OWN)
+    source_of(str(tmp_path), OWN)
     assert (tmp_path / "volumes/1/s").stat().st_mode & 0o777 == 0o777
 
 
@@ -230,6 +309,5 @@ def test_what_cannot_be_made_in_a_store_is_said(tmp_path: Path, monkeypatch: pyt
     there.mkdir(parents=True)
     (there / "file").touch()
     with pytest.raises(TaskRefusedError, match="s3://lab/sets: file/x cannot be made: Not a directory"):
-        bind(str(tmp_path), of_store(COPIED, below="file/x"))
-    (option, mount) = bind(str(tmp_path), of_store(COPIED, below="file"))
-    assert (option, mount) == ("-v", f"{there}/file:/in")
+        source_of(str(tmp_path), of_store(COPIED, below="file/x"))
+    assert source_of(str(tmp_path), of_store(COPIED, below="file")) == f"{there}/file"

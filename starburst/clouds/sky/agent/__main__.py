@@ -1,8 +1,8 @@
 """Entry point of the agent: `python -I agent.pyz VERB`, on a machine that has nothing but a Python 3.9.
 
 `exchange`, `retire`, `uploads`, `confirm` and `pull` take a request as JSON on stdin and answer with JSON on
-stdout; the types are in `protocol.py`. So do `separate`, `close` and `give`, which the agent asks of itself
-as root. Other verbs are processes of their own: `run DIR HOW` is what an exchange starts for a task,
+stdout; the types are in `protocol.py`. So do `separate`, `close`, `give` and `pin`, which the agent asks of
+itself as root. Other verbs are processes of their own: `run DIR HOW` is what an exchange starts for a task,
 `supervise DIR` runs its command, `contain` is that command for a task with an image, `prefetch DIR` pulls an
 image ahead of its task, `switch` is the machine's dead-man switch, and `enter JOB/ATTEMPT/RANK COMMAND…` is a
 person's command beside a task, on the terminal of the login. Locks and files decide, so that a task that is
@@ -23,6 +23,7 @@ ANSWERS = {
     "separate": "starburst.clouds.sky.agent.separation",
     "close": "starburst.clouds.sky.agent.containers.egress",
     "give": "starburst.clouds.sky.agent.containers.container_user",
+    "pin": "starburst.clouds.sky.agent.containers.pinned",
     "retire": "starburst.clouds.sky.agent.dead_man_switch",
     "uploads": "starburst.clouds.sky.agent.containers.uploads",
     "confirm": "starburst.clouds.sky.agent.containers.confirm",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from starburst.clouds.sky.agent.containers.engine import Engine
+from starburst.clouds.sky.agent.containers.pinned import NotPinnedError, pinned
 from starburst.clouds.sky.agent.containers.removal import LABEL
 from starburst.clouds.sky.agent.devices import devices_of
 from starburst.clouds.sky.agent.protocol import ContainerSpec, VolumeMount
@@ -47,9 +48,12 @@ def create_arguments(
         options += ["--cpuset-cpus", ",".join(map(str, cpus))]
     options += ["--cgroup-parent", parent] if parent else []
     options += limits(engine, box)
-    for volume in box.get("volumes", ()):
-        size_mib = volume.get("memory_mib")  # specs of older versions have none
-        options += bind(path, volume) if size_mib is None else in_memory(volume["path"], size_mib, box)
+    volumes = box.get("volumes", [])
+    stored = [volume for volume in volumes if volume.get("memory_mib") is None]  # of older versions: all
+    sources = iter(sources_of(path, engine, stored))
+    for volume in volumes:
+        size = volume.get("memory_mib")
+        options += bind(next(sources), volume) if size is None else in_memory(volume["path"], size, box)
     options += variables
     options += engine.gpus(known["@GPUS@"])  # last: a job's own variable of that name does not count
     return [*options, *box["rest"]]
@@ -98,13 +102,32 @@ def _without_engine(options: list[str]) -> list[str]:
     return [*rest[:at], *rest[at + 2 :]]
 
 
-def bind(path: str, volume: VolumeMount) -> list[str]:
-    """The option that mounts a volume, or a directory of one, which is made if it is missing.
+def bind(source: str, volume: VolumeMount) -> list[str]:
+    """The option that mounts what is to be shown of a volume."""
+    return ["-v", f"{source}:{volume['path']}" + (":ro" if volume["read_only"] else "")]
+
+
+def sources_of(path: str, engine: Engine, volumes: Sequence[VolumeMount]) -> list[str]:
+    """What the engine is to mount for volumes of the task in `path`: of those that others write, pinned.
 
     Raises:
-        TaskRefusedError: the volume is not here, or its directory leads elsewhere or cannot be made.
+        TaskRefusedError: a volume is not here, or its directory leads elsewhere or cannot be made.
+        EngineSilentError: root does not answer in time.
     """
-    return ["-v", f"{source_of(path, volume)}:{volume['path']}" + (":ro" if volume["read_only"] else "")]
+    parts = []
+    for volume in volumes:
+        source = source_of(path, volume)
+        parts.append((source if volume["store"] is None else _root(path, volume), source))
+    try:
+        return pinned(path, engine, parts)
+    except NotPinnedError as error:
+        raise TaskRefusedError(f"CreateContainerConfigError: a subPath cannot be mounted: {error}") from error
+
+
+def _root(path: str, volume: VolumeMount) -> str:
+    """Where the whole of a volume is; for those of the attempt's own, all of them."""
+    store = volume["store"]
+    return os.path.realpath(os.path.join(path, VOLUMES) if store is None else os.path.expanduser(store))
 
 
 def source_of(path: str, volume: VolumeMount) -> str:
@@ -113,8 +136,7 @@ def source_of(path: str, volume: VolumeMount) -> str:
     Raises:
         TaskRefusedError: the volume is not here, or its directory leads elsewhere or cannot be made.
     """
-    store = volume["store"]
-    root = os.path.realpath(os.path.join(path, VOLUMES) if store is None else os.path.expanduser(store))
+    store, root = volume["store"], _root(path, volume)
     if store is not None and not (os.path.isdir(root) if volume["copied"] else os.path.ismount(root)):
         why = "a machine has what cloud.volumes named when it was rented"
         raise TaskRefusedError(f"{volume['told']} is not mounted on this machine; {why}")

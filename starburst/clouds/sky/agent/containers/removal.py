@@ -7,11 +7,13 @@ and processes of a container outlive docker's daemon.
 from __future__ import annotations
 
 import os
+import subprocess
 from contextlib import suppress
 from typing import Any
 
 from starburst.clouds.sky.agent.containers.engine import (
     ACT_S,
+    ASK_S,
     Engine,
     EngineError,
     EngineSilentError,
@@ -23,8 +25,8 @@ from starburst.runs.supervisor.files import read_fact
 
 #: The label of every container, with the name of its task: job/attempt/rank.
 LABEL = "starburst.io/run"
-#: The file with id of a task's container.
-CONTAINER = "container.json"
+#: The file with id of a task's container; and where parts of volumes are mounted for it (`pinned.py`).
+CONTAINER, PINNED = "container.json", "pinned"
 #: Seconds for the engine to remove a container.
 REMOVE_S = 10.0
 #: How engines say that there is no such container.
@@ -39,11 +41,24 @@ def remove_container(path: str, box: Any) -> bool:
     if not isinstance(box, dict):
         return True
     try:
-        return remove(find_engine(), str(box.get("name")))
+        gone = remove(find_engine(), str(box.get("name")))
     except NoEngineError:
         return True
     except EngineSilentError:
-        return kill_processes(path)
+        gone = kill_processes(path)
+    if gone:
+        _unpin(path)
+    return gone
+
+
+def _unpin(path: str) -> None:
+    """Take down what was mounted for a container; its places go, and nothing that was in them."""
+    above = os.path.join(path, PINNED)
+    with suppress(OSError, subprocess.TimeoutExpired):  # none was
+        for name in os.listdir(above):
+            argv = ["umount", "-l", os.path.join(above, name)]
+            sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
+            subprocess.run([*sudo, *argv], capture_output=True, timeout=ASK_S, check=False)
 
 
 def remove(engine: Engine, name: str) -> bool:
