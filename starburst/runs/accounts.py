@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from starburst.domain.job import Job, Workload
 from starburst.runs.files import directory_name
 from starburst.runs.ports import Run
+from starburst.runs.supervisor import seclusion
 from starburst.runs.supervisor.id_pool import IdPool, PoolUsedUpError
 
 #: User ids below this belong to the system.
@@ -114,6 +115,7 @@ class RunAsSandbox:
             "hide": outermost([str(self.home), *_homes_of_this_account()]),
             "keep": dirs.made(),
             "private": [[place, str(dirs.tmp)] for place in ("/tmp", "/var/tmp") if os.path.isdir(place)],
+            "memory": seclusion.shared_memory(),
             "no_new_privs": True,
         }
         return RunAccount({"HOME": str(dirs.home), **_called(run)}, plan)

@@ -205,7 +205,9 @@ def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(
         pytest.skip("needs root, to be somebody else, and a Python of the system")
     rank, agent = home / "runs" / "job" / "1" / "0", home / "agent.pyz"
     nobody = pwd.getpwnam("nobody")
-    (home / "secret").write_text("precious")
+    shared = home.with_name(f"{home.name}-memory")  # in /dev/shm, as what another job has there
+    for path in (home / "secret", shared):
+        path.write_text("precious")
     agent.write_bytes(agent_archive())
     rank.mkdir(parents=True)
     dirs = TaskDirs(*(rank / name for name in ("work", "home", "report", "checkpoints", "tmp")))
@@ -214,8 +216,8 @@ def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(
     assert plan is not None
     plan["hide"] = [str(home)]
     script = (
-        f"cat {home}/secret; ls -a {home}; ls /tmp | wc -l; cd ..; ls; touch {home}/x; kill -9 {os.getpid()};"
-        f"cat /proc/[0-9]*/comm; umount -l {home}; unshare -Urm sh -c 'umount -l {home}; cat {home}/secret';"
+        f"cat {home}/secret {shared}; ls -a {home}; ls /tmp | wc -l; cd ..; ls; touch {home}/x;"
+        f"kill -9 {os.getpid()}; cat /proc/[0-9]*/comm; umount -l {home}; unshare -Urm sh -c 'umount -l {home}; cat {home}/secret';"
         "echo HOME=$HOME; touch $HOME/ok && exit 9"
     )
     spec = {
@@ -242,6 +244,7 @@ def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(
         timeout=60,
         check=False,
     )
+    shared.unlink()
     end = load_exit(rank / "exit.json")
     assert end is not None, told
     if "kept apart" in end.message:

@@ -236,6 +236,15 @@ def test_a_job_has_limits_of_its_own_that_it_cannot_raise(home: Path) -> None:
     assert text(machine.exchange()) == f"{MAX_PROCESSES}\n0\n{FIRST_ID}\n"
 
 
+def test_what_a_job_leaves_in_shared_memory_is_seen_by_nobody_and_goes_with_it(home: Path) -> None:
+    machine, left = Machine(home, "left/1/0"), Path(f"/dev/shm/left-{home.parent.name}")
+    machine.exchange(lease_s=100, specs={"left/1/0": spec("sh", "-c", f"echo theirs >{left} && cat {left}")})
+    machine.finish()
+    seen = left.exists()
+    left.unlink(missing_ok=True)
+    assert (text(machine.exchange()), seen) == ("theirs\n", False)
+
+
 def test_a_second_attempt_of_a_job_has_its_checkpoints(home: Path) -> None:
     machine = Machine(home, "again/1/0")
     machine.exchange(

@@ -30,15 +30,44 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 PR_SET_NO_NEW_PRIVS = 38
 _libc = ctypes.CDLL(None, use_errno=True)
 
+#: Where programs of the machine have their sockets, and how names of container engines begin there.
+SOCKETS = ("/run", "/var/run")
+ENGINES = (
+    "buildkit",
+    "containerd",
+    "containers",
+    "cri-",
+    "crio",
+    "docker",
+    "k3s",
+    "libpod",
+    "podman",
+    "runc",
+)
+#: POSIX shared memory: files that outlive whoever made them.
+SHARED_MEMORY = "/dev/shm"
+
+
+def engine_sockets() -> list[list[Any]]:
+    """What a task is to be `without`: sockets of container engines, whose users are root."""
+    places = dict.fromkeys(map(os.path.realpath, SOCKETS))
+    return [[place, ENGINES] for place in places if os.path.isdir(place)]
+
+
+def shared_memory() -> list[str]:
+    """Places of a task's own `memory`, which goes with it."""
+    return [SHARED_MEMORY] if os.path.isdir(SHARED_MEMORY) else []
+
 
 def enter(plan: dict[str, Any]) -> None:
     """In a child of the supervisor: return in the process that becomes the task, with its rights and view.
 
     `plan` comes from `accounts.py`: `uid`, `gid`, `groups` (a `uid` of None: this account, in a user
     namespace), `own` (directories to be made for it), `hide`, `keep` (exceptions from `hide`), `private`
-    (pairs of a directory and the one to be mounted over it) and perhaps `without` (pairs of a directory and
-    the beginnings of names in it that are not to be seen) and `mounts` (pairs of a place, which need not
-    exist, and what is mounted there read-only; outer places first).
+    (pairs of a directory and the one to be mounted over it) and perhaps `memory` (directories over which
+    memory of the task's own is mounted), `without` (pairs of a directory and the beginnings of names in it
+    that are not to be seen) and `mounts` (pairs of a place, which need not exist, and what is mounted there
+    read-only; outer places first).
 
     Raises:
         OSError: the kernel refuses; its filename is RUN_AS.
@@ -87,6 +116,8 @@ def _see_only(plan: dict[str, Any]) -> None:
     before = os.umask(0o066)
     for path, folder in lain.items():
         _mount(f"/proc/self/fd/{folder}", path, None, MS_BIND | MS_REC)
+    for path in plan.get("memory", ()):
+        _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
     for path, beginnings in plan.get("without", ()):
         _leave_out(path, tuple(beginnings))
     for path in plan["hide"]:

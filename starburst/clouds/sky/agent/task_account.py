@@ -16,6 +16,7 @@ from typing import Any
 from starburst.clouds.sky.agent.task_dirs import base, machine_lock
 from starburst.runs.supervisor.file_owner import act_as_oneself
 from starburst.runs.supervisor.id_pool import IdPool
+from starburst.runs.supervisor.seclusion import engine_sockets, shared_memory
 
 #: User ids of jobs: above those that systemd's containers use, and below what needs more than 31 bits.
 FIRST_ID, LAST_ID = 1_900_000_000, 1_900_065_535
@@ -25,20 +26,6 @@ MAX_FILES, MAX_PROCESSES = 1_048_576, 32_768
 #: for one in an account of its own.
 LIMITS = {"NOFILE": MAX_FILES, "CORE": 0}
 APART_LIMITS = {**LIMITS, "NPROC": MAX_PROCESSES}
-#: Where programs of the machine have their sockets, and how names of container engines begin there.
-SOCKETS = ("/run", "/var/run")
-ENGINES = (
-    "buildkit",
-    "containerd",
-    "containers",
-    "cri-",
-    "crio",
-    "docker",
-    "k3s",
-    "libpod",
-    "podman",
-    "runc",
-)
 
 
 def user_id(path: str) -> int:
@@ -60,11 +47,8 @@ def plan_of(uid: int, own: Sequence[str], keep: Sequence[str], tmp: str) -> dict
         "own": [*own, tmp],
         "hide": [os.path.realpath(os.path.expanduser("~"))],
         "keep": [*own, *keep],
-        "without": [
-            [place, ENGINES]
-            for place in dict.fromkeys(map(os.path.realpath, SOCKETS))
-            if os.path.isdir(place)
-        ],
+        "memory": shared_memory(),
+        "without": engine_sockets(),
         "private": [[place, tmp] for place in ("/tmp", "/var/tmp") if os.path.isdir(place)],
         "no_new_privs": True,
     }
