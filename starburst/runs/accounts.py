@@ -28,6 +28,8 @@ from starburst.runs.supervisor.id_pool import IdPool, PoolUsedUpError
 
 #: User ids below this belong to the system.
 LEAST_UID = 1000
+#: Where programs of an account have their sockets, systemd's own of that user among them.
+RUNTIME = "/run/user/{}"
 #: Seconds for a trial of a seclusion.
 TRIAL_S = 20.0
 
@@ -100,7 +102,8 @@ class RunAsByRole:
 class RunAsSandbox:
     """The scheduler's own account in namespaces: no files, processes or temporary files of other runs.
 
-    The account's home directory is hidden, too, since the scheduler's keys and tokens are there.
+    The account's home directory is hidden, too, since the scheduler's keys and tokens are there; and so are
+    the sockets by which others of this account, or root, run something outside of the namespaces.
     """
 
     home: Path
@@ -112,10 +115,11 @@ class RunAsSandbox:
             "gid": None,
             "groups": [],
             "own": [*dirs.made(), str(dirs.tmp)],
-            "hide": outermost([str(self.home), *_homes_of_this_account()]),
+            "hide": outermost([str(self.home), *_homes_of_this_account(), RUNTIME.format(os.geteuid())]),
             "keep": dirs.made(),
             "private": [[place, str(dirs.tmp)] for place in ("/tmp", "/var/tmp") if os.path.isdir(place)],
             "memory": seclusion.shared_memory(),
+            "without": seclusion.engine_sockets(),
             "no_new_privs": True,
         }
         return RunAccount({"HOME": str(dirs.home), **_called(run)}, plan)

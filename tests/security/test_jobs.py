@@ -22,9 +22,11 @@ from starburst.app.doctor.embedded_checks import site_check
 from starburst.clouds.sky.access.agent_archive import agent_archive
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.domain.job import ANYBODY, OWNER, Site, Submitter
+from starburst.runs import accounts
 from starburst.runs.accounts import LEAST_UID, RunAs, RunAsSandbox, TaskDirs
 from starburst.runs.ports import Run
 from starburst.runs.processes import ProcessRunner
+from starburst.runs.supervisor import seclusion
 from starburst.runs.supervisor.exits import load_exit
 from starburst.runs.supervisor.files import write_json
 from starburst.store import tokens
@@ -217,7 +219,8 @@ def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(
     plan["hide"] = [str(home)]
     script = (
         f"cat {home}/secret {shared}; ls -a {home}; ls /tmp | wc -l; cd ..; ls; touch {home}/x;"
-        f"kill -9 {os.getpid()}; cat /proc/[0-9]*/comm; umount -l {home}; unshare -Urm sh -c 'umount -l {home}; cat {home}/secret';"
+        f"kill -9 {os.getpid()}; cat /proc/[0-9]*/comm; umount -l {home};"
+        f"unshare -Urm sh -c 'umount -l {home}; cat {home}/secret';"
         "echo HOME=$HOME; touch $HOME/ok && exit 9"
     )
     spec = {
@@ -253,3 +256,19 @@ def test_a_job_of_a_sandbox_sees_as_little_though_it_has_the_schedulers_account(
     assert "precious" not in told.stdout
     assert f"HOME={dirs.home}" in told.stdout
     assert not (home / "x").exists()
+
+
+def test_a_job_of_a_sandbox_has_no_socket_by_which_others_run_something_for_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounts, "RUNTIME", f"{home}-{{}}")
+    runtime = Path(f"{home}-{os.geteuid()}")  # where systemd of the scheduler's own account listens
+    runtime.mkdir()
+    try:
+        dirs = TaskDirs(*(home / name for name in ("work", "home", "report", "checkpoints", "tmp")))
+        plan = RunAsSandbox(home).account(by("eve", shell("true")), dirs).seclusion
+    finally:
+        runtime.rmdir()
+    assert plan is not None
+    assert str(runtime) in plan["hide"]
+    assert [os.path.realpath("/run"), seclusion.ENGINES] in plan["without"]
