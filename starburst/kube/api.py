@@ -207,9 +207,13 @@ class Api:
         request = HttpRequest("GET", resource.path(namespace), timeout, query)
         async with self._transport.response(request) as response:
             async for line in lines(response):
-                event = parsed(line, f"WATCH {resource.path(namespace)}")
-                if event["type"] == "ERROR":
-                    raise refusal(event["object"].get("code", 500), event["object"])
+                source = f"WATCH {resource.path(namespace)}"
+                event = parsed(line, source)
+                item = event.get("object")
+                if event.get("type") == "ERROR" and isinstance(item, dict):
+                    raise refusal(item.get("code", 500), item)
+                if not (event.get("type") and isinstance(item, dict) and _version(item).isdecimal()):
+                    raise ApiUnreachableError(f"{source}: the answer is no event")
                 yield event
 
     async def log(
@@ -268,3 +272,9 @@ class Api:
             self.fence()
         async with self._transport.response(request) as response:
             return parsed(await response.read() or b"{}", f"{request.method} {request.path}")
+
+
+def _version(item: Object) -> str:
+    """The resource version of an object; "" if it has none."""
+    metadata = item.get("metadata")
+    return str(metadata.get("resourceVersion", "")) if isinstance(metadata, dict) else ""

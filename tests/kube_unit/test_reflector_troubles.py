@@ -30,11 +30,22 @@ def test_half_a_line_at_a_broken_end_is_dropped_and_comes_again_whole() -> None:
     asyncio.run(main())
 
 
-def test_a_line_that_is_no_json_breaks_the_watch_and_nothing_else() -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        "<html>bad gateway</html>",
+        '{"message": "no healthy upstream"}',
+        '{"type": "MODIFIED", "object": null}',
+        '{"type": "ERROR"}',
+        '{"type": "MODIFIED", "object": {"metadata": {"name": "a"}}}',
+        '{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "x"}}}',
+    ],
+)
+def test_a_line_that_is_no_event_breaks_the_watch_and_nothing_else(line: str) -> None:
     async def main() -> None:
         async with scene("a") as it:
             await it.watching()
-            it.server.cut_watches(b"<html>bad gateway</html>\n")
+            it.server.cut_watches(f"{line}\n".encode())
             await until(lambda: len(it.asked("watch")) == 2)
             it.set_phase("a", "Running")
             await until(it.caught_up)
