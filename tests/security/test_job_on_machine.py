@@ -91,6 +91,17 @@ def test_what_a_job_does_to_its_files_hides_neither_its_end_nor_its_neighbours(
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("spoiled", ["{}", '{"docker": null, "gpus": "all", "cpus": 1}'])
+def test_a_task_whose_spec_another_job_has_spoiled_is_in_trouble_alone(
+    machine: Machine, spoiled: str
+) -> None:
+    machine.exchange(lease_s=100, specs={A: spec("true"), B: spec("true")})
+    (machine.home / "starburst" / "runs" / B / "spec.json").write_text(spoiled)
+    answer = all_of(machine, starts=[B], lease_s=100)
+    assert "spoiled" in answer["ranks"][B]["trouble"]
+    assert (answer["ranks"][A]["known"], answer["ranks"][A]["trouble"], answer["renewed"]) == (True, "", True)
+
+
 def test_nothing_lives_of_a_job_that_removed_its_directory_once_it_counts_as_over(machine: Machine) -> None:
     started = "until [ -e ~/starburst/runs/a/1/0/started.json ]; do sleep 0.05; done"
     shell = f"{started}; echo $$ >~/pid; rm -rf ~/starburst/runs/a; exec sleep 60"

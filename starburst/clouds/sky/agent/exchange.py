@@ -68,6 +68,8 @@ def attend(name: str, request: ExchangeRequest, max_log: int) -> TaskAnswer:
             trouble = start(path)
     except OSError as error:  # such as a full disk: asked for again
         trouble = no_room() or str(error)
+    except Exception as error:  # another job has spoiled its files, or a machine's sudo answers what it wants
+        trouble = f"its files or its machine are spoiled: {error!r}"
     try:
         found = look(path, request.get("look", {}).get(name), max_log)
     except Exception:  # its job has tampered with its files, for ours are whole: what is left of it is ended
