@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ContainerTask:
 
 def ahead(home: Path, name: str = "me/train:2") -> Path:
     """The directory of an image that is to be pulled ahead."""
-    directory = home / "starburst/images/x"
+    directory = home / "starburst/images" / sha256(name.encode()).hexdigest()[:16]
     directory.mkdir(parents=True)
     (directory / "image.json").write_text(json.dumps({"image": name, "logins": [LOGIN]}))
     return directory
@@ -120,6 +121,16 @@ def test_a_task_waits_for_the_pull_that_was_begun_ahead_and_says_how_far_it_is(t
 
         prefetch.await_end("a:1", said.append, wait)
         assert list(known_images()) == ["a:1"]
+
+
+def test_a_login_of_a_pull_that_was_killed_is_gone_once_a_task_has_come_for_its_image(
+    task: ContainerTask,
+) -> None:
+    directory = ahead(task.home)
+    (directory / "registry").mkdir()
+    (directory / "registry" / "config.json").write_text("{}")
+    prefetch.await_end("me/train:2", [].append, Told().wait)
+    assert [path.name for path in directory.iterdir()] == ["lock"]
 
 
 def test_a_stop_ends_the_wait_for_it(task: ContainerTask) -> None:

@@ -14,6 +14,8 @@ from starburst.clouds.sky.agent.containers.options import TaskRefusedError, bind
 from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.protocol import ContainerSpec, FileToWrite, TaskSpec, VolumeMount
 from starburst.clouds.sky.agent.task_control import state, stop, take_in
+from starburst.clouds.sky.agent.task_dirs import write_exit
+from starburst.runs.supervisor.exits import LOSS
 from tests.clouds.sky.container_task import ContainerTask
 
 
@@ -77,6 +79,14 @@ def test_they_go_with_a_task_that_never_starts_and_with_one_whose_agent_was_kill
     volumes = taken_in(task, file("secret", secret=True))
     write_files(str(task.dir))
     (task.dir / "began").touch()
+    assert state(str(task.dir))["over"]
+    assert not volumes.exists()
+
+
+def test_they_go_too_when_what_runs_the_task_was_killed_after_it_had_ended(task: ContainerTask) -> None:
+    volumes = taken_in(task, file("secret", secret=True))
+    write_files(str(task.dir))
+    write_exit(str(task.dir), LOSS, "the system of its machine ended it, as in a shutdown")
     assert state(str(task.dir))["over"]
     assert not volumes.exists()
 

@@ -97,7 +97,7 @@ def state(path: str) -> TaskAnswer:
     over = not alive and touched(path)
     if over:
         over = not (kill_strays(path) if exit_ is None else kill_group(path) or kill_container(path))
-    if over and exit_ is None:  # what would have removed them was killed
+    if over:  # what would have removed them may have been killed
         forget_secrets(path)
     if lock is not None and lock >= 0:
         os.close(lock)

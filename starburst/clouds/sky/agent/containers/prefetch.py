@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ from starburst.clouds.sky.agent.containers.image import (
 from starburst.clouds.sky.agent.containers.images import note_image
 from starburst.clouds.sky.agent.containers.options import TaskRefusedError
 from starburst.clouds.sky.agent.protocol import ImageToPull, PullRequest, RegistryLogin
-from starburst.clouds.sky.agent.task_dirs import WAITS, base, facts, is_free, private_umask, take_lock
+from starburst.clouds.sky.agent.task_dirs import REGISTRY, WAITS, base, facts, private_umask, take_lock
 from starburst.runs.supervisor.files import remove, write_json
 
 #: Seconds for one image, the start of the engine included; and between looks for an engine that starts.
@@ -77,8 +78,7 @@ def prefetch(path: str) -> None:
     except (TaskRefusedError, MachineShortError, NoEngineError, EngineSilentError, TooLongError, OSError):
         return
     finally:
-        for name in (_SPEC, WAITS):
-            remove(os.path.join(path, name))
+        _forget(path)
 
 
 def _pull(image: str, logins: list[RegistryLogin], path: str, tell: Tell, wait: Wait) -> None:
@@ -103,10 +103,20 @@ def _pull(image: str, logins: list[RegistryLogin], path: str, tell: Tell, wait: 
 def await_end(image: str, tell: Tell, wait: Wait) -> None:
     """Wait while an image is pulled ahead, telling how far that is; `wait` may raise to end this."""
     path = _directory(image)
-    while not is_free(path):
+    while (lock := take_lock(path)) is None:
         told = (facts(os.path.join(path, WAITS)) or {}).get("why")
         tell(str(told or _TOLD.format(image=image)))
         wait(LOOK_S)
+    if lock >= 0:
+        _forget(path)  # what pulled it may have been killed
+        os.close(lock)
+
+
+def _forget(path: str) -> None:
+    """Remove the logins of a pull, and what it told."""
+    for name in (_SPEC, WAITS):
+        remove(os.path.join(path, name))
+    shutil.rmtree(os.path.join(path, REGISTRY), ignore_errors=True)
 
 
 def _directory(image: str) -> str:
