@@ -228,9 +228,11 @@ class SchedulerState:
                 self.queue.unblock(pending_group)
 
     def is_ours(self, pod: PodView) -> bool:
-        options = self.options
-        here = not options.namespaces or pod.namespace in options.namespaces
-        return here and pod.scheduler == options.scheduler and not (pod.deleting or pod.over or pod.node)
+        waits = not (pod.deleting or pod.over or pod.node)
+        return waits and pod.scheduler == self.options.scheduler and self._is_here(pod)
+
+    def _is_here(self, pod: PodView) -> bool:
+        return not self.options.namespaces or pod.namespace in self.options.namespaces
 
     def _wait(self, pod: PodView, now: float, since: float | None = None) -> None:
         if pod.owner is not None:
@@ -289,8 +291,11 @@ class SchedulerState:
         return pod.deleting or pod.uid in self.evicted
 
     def is_movable(self, pod: PodView) -> bool:
-        """Whether a pod may be a victim; pods that Starburst placed are moved by Starburst alone."""
-        if pod.uid in self.spared:
+        """Whether a pod may be a victim: not one of another namespace, where Chakra may delete none.
+
+        Pods that Starburst placed are moved by Starburst alone.
+        """
+        if pod.uid in self.spared or not self._is_here(pod):
             return False
         return not managed(pod, self._jobs.get(pod.owner.uid) if pod.owner else None)
 

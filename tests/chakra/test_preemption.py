@@ -59,6 +59,13 @@ def test_what_starburst_placed_is_not_evicted(world):
     assert victims(plan(world)) == [["b1"]]
 
 
+def test_nobody_is_evicted_beside_one_of_a_namespace_that_is_not_chakras():
+    world = World(node("a", 4), node("b", 4), preempt=True, namespaces=frozenset({"ns"}))
+    world.add(running("a1", 2, "a"), running("a2", 2, "a", namespace="others"), running("b1", 4, "b", 1))
+    world.add(pod("high", 4, priority=9))
+    assert victims(plan(world)) == [["b1"]], "else a1 ends for nothing: a2 cannot be deleted"
+
+
 def test_nobody_is_evicted_where_that_would_not_help(world):
     world.add(running("a1", 3, "a"), running("a2", 1, "a", 9), running("b1", 4, "b"))
     world.add(pod("high", 4, priority=5))
