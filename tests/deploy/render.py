@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ ACTION = re.compile(r"\{\{(-)?\s+(.*?)\s+(-)?\}\}", re.DOTALL)
 PATH = re.compile(r"(\$?)\.((?:Values|Release)(?:\.[A-Za-z]+)+)")
 HAS = re.compile(r'\.Capabilities\.APIVersions\.Has "([a-z0-9./]+)"')
 TO_YAML = re.compile(r"toYaml (\S+) \| indent ([0-9]+)")
+DIGEST = re.compile(r"toJson (\S+) \| sha256sum")
 QUOTE = re.compile(r"(\S+) \| quote")
 
 HEAD = """\
@@ -130,6 +132,12 @@ def _text(action: str, scope: Mapping[str, Any]) -> str:
     if block:
         lines = yaml.safe_dump(_value(block[1], scope), default_flow_style=False).splitlines()
         return "\n".join(" " * int(block[2]) + line for line in lines)
+    digest = DIGEST.fullmatch(action)
+    if digest:
+        packed = json.dumps(
+            _value(digest[1], scope), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+        return sha256(packed.encode()).hexdigest()
     quoted = QUOTE.fullmatch(action)
     value = _value(quoted[1] if quoted else action, scope)
     if isinstance(value, bool) or not isinstance(value, str | int):

@@ -209,6 +209,16 @@ def test_two_chakras_stand_by_for_each_other_and_one_starburst_has_the_store() -
     pick(found, "PersistentVolumeClaim", home["persistentVolumeClaim"]["claimName"])
 
 
+def test_another_config_makes_another_pod_which_reads_it() -> None:
+    def pods(**values: Any) -> Object:
+        template = pick(objects({"starburst": values}), "Deployment", "starburst")["spec"]["template"]
+        found: Object = template["metadata"]
+        return found
+
+    assert pods() == pods(storage="20Gi")
+    assert pods() != pods(config={"policy": {"pack_window": "1m"}})
+
+
 def test_replicas_of_starburst_share_a_database_and_a_volume_and_stand_by_for_each_other() -> None:
     found = objects(OTHERWISE)
     deployment = pick(found, "Deployment", "starburst")["spec"]

@@ -40,6 +40,10 @@ SCOPE: dict[str, Any] = {
         ('{{ if .Capabilities.APIVersions.Has "policy/v1" }}a{{ end }}', "a"),
         ('{{ if .Capabilities.APIVersions.Has "policy/v2" }}a{{ end }}', ""),
         ("{{ toYaml .Values.box.map | indent 2 }}\n", "  a:\n    k: v\n  z: 1\n"),
+        (
+            "{{ toJson .Values.box.map | sha256sum }}",
+            "2d0a6257d006b1ade37980fe5f0377878c7ea32ec878eae6cabe6414feef93e9",
+        ),
         ("{{ .Values.text | quote }}", '"a \\"b\\""'),
         ("{{ range .Values.names }}[{{ . }}/{{ $.Release.Name }}]{{ end }}", "[a/r][b/r]"),
         ("{{ range .Values.none }}a{{ end }}", ""),
