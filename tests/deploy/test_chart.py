@@ -206,7 +206,8 @@ def test_two_chakras_stand_by_for_each_other_and_one_starburst_has_the_store() -
     assert starburst_["spec"]["replicas"] == 1
     assert starburst_["spec"]["strategy"] == {"type": "Recreate"}
     (home,) = [v for v in starburst_["spec"]["template"]["spec"]["volumes"] if v["name"] == "home"]
-    pick(found, "PersistentVolumeClaim", home["persistentVolumeClaim"]["claimName"])
+    claim = pick(found, "PersistentVolumeClaim", home["persistentVolumeClaim"]["claimName"])
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
 def test_another_config_makes_another_pod_which_reads_it() -> None:
