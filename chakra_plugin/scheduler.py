@@ -238,7 +238,7 @@ class ChakraScheduler:
     # Preemption.
 
     async def _evict(self, preemption: Preemption) -> None:
-        """Nominate the node, then delete the victims with their grace periods."""
+        """Nominate the node, then delete the victims with their grace periods, as far as that goes."""
         pod = preemption.pod
         log.info("preempting", pod="/".join(pod.key), node=preemption.node, victims=len(preemption.victims))
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": preemption.node}}
@@ -254,6 +254,7 @@ class ChakraScheduler:
             else:
                 self.planner.state.victim_spared(preemption, victim)
                 self._wake.ring()
+                return  # the others would end for nothing
 
     async def _delete(self, victim: PodView) -> bool:
         for left in reversed(range(EVICTION_TRIES)):

@@ -212,8 +212,9 @@ class SchedulerState:
         )
 
     def victim_spared(self, preemption: Preemption, victim: PodView) -> None:
-        """A victim could not be deleted; it is never chosen again."""
-        self.evicted.discard(victim.uid)
+        """A victim could not be deleted; it is never chosen again, and those after it stay."""
+        after = preemption.victims[preemption.victims.index(victim) :]
+        self.evicted.difference_update(each.uid for each in after)
         self.spared.add(victim.uid)
         self.cache.withdraw_nomination(preemption.pod.uid)
         self.try_again(preemption.pod.uid)

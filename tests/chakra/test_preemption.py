@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+from typing import Any, cast
 
 import pytest
 
-from chakra_plugin.scheduling.cycle import Cycle
+from chakra_plugin.metrics import Metrics
+from chakra_plugin.scheduler import ChakraScheduler
+from chakra_plugin.scheduling.cycle import Cycle, SchedulerOptions
 from starburst.kube import names
+from starburst.kube.errors import ApiError
 from tests.chakra.builders import World, bound, node, placed, pod
 
 
@@ -118,6 +123,34 @@ def test_a_victim_that_cannot_be_deleted_is_none_any_more(world):
     [preemption] = plan(world).preemptions
     world.planner.state.victim_spared(preemption, preemption.victims[0])
     assert victims(plan(world)) == [["b1"]]
+
+
+def test_where_one_victim_cannot_be_deleted_those_after_it_stay():
+    class Guarded:
+        """A server that lets nobody delete the second."""
+
+        def __init__(self) -> None:
+            self.deleted: list[str] = []
+
+        async def patch(self, *_args: object, **_more: object) -> None:
+            return
+
+        async def delete(self, _of: object, _namespace: str, name: str, **_more: object) -> None:
+            if name == second:
+                raise ApiError(403, "Forbidden", "a policy guards it")
+            self.deleted.append(name)
+
+    api = Guarded()
+    scheduler = ChakraScheduler(cast("Any", api), SchedulerOptions(preempt=True), Metrics())
+    world = World(node("a", 3), preempt=True)
+    world.planner = scheduler.planner
+    world.planner.state.node_changed(None, node("a", 3))
+    world.add(*(running(f"low{number}", 1, "a") for number in range(3)), pod("high", 3, priority=9))
+    [preemption] = plan(world).preemptions
+    first, second, third = (victim.name for victim in preemption.victims)
+    asyncio.run(scheduler._evict(preemption))
+    assert api.deleted == [first]
+    assert not world.planner.state.is_leaving(world.pods[f"uid-{third}"])
 
 
 def test_a_preemptor_whose_node_vanished_looks_for_another(world):
