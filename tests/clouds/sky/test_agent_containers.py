@@ -39,7 +39,7 @@ def test_a_task_with_an_image_runs_through_the_engine_and_its_container_is_remov
     assert '|--gpus|"device=0"|--entrypoint=train|--|me/train:2|@DIR@ $x' in created
     assert f"|--env-file|{machine.dir}/env|-v|{machine.home}/starburst/checkpoints/a:" in created
     assert f"|--env-file|{machine.dir}/secrets.env|-e|KEY|" in created
-    assert ["rm", "-f", "sb-a-1-0"] in engine.said
+    assert ["rm", "-f", "-v", "sb-a-1-0"] in engine.said, "with the volumes that its image declares"
     assert (machine.dir / "env").read_text().startswith("PLAIN=yes\n")
     assert (machine.dir / "env").stat().st_mode & 0o077 == 0
     left = [path for path in machine.home.rglob("*") if path.is_file() and path.name != "log"]

@@ -379,7 +379,7 @@ def test_podman_kills_before_it_removes_without_an_option_that_old_ones_lack(
     engine.put("state", engine.state("running"))
     assert remove(podman, "sb-a-1-0")
     assert remove(podman, "sb-a-1-0"), "it is gone already"
-    assert engine.said == [["kill", "sb-a-1-0"], ["rm", "-f", "sb-a-1-0"]] * 2
+    assert engine.said == [["kill", "sb-a-1-0"], ["rm", "-f", "-v", "sb-a-1-0"]] * 2
 
 
 def test_containers_whose_tasks_are_over_are_removed(task: ContainerTask) -> None:

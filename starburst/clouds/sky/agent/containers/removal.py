@@ -27,6 +27,8 @@ from starburst.runs.supervisor.files import read_fact
 LABEL = "starburst.io/run"
 #: The file with id of a task's container; and where parts of volumes are mounted for it (`pinned.py`).
 CONTAINER, PINNED = "container.json", "pinned"
+#: What removes containers, with the volumes that their images declare: these stay on the disk otherwise.
+REMOVE = ("rm", "-f", "-v")
 #: Seconds for the engine to remove a container.
 REMOVE_S = 10.0
 #: How engines say that there is no such container.
@@ -69,7 +71,7 @@ def remove(engine: Engine, name: str) -> bool:
     """
     try:
         _kill(engine, name)
-        engine.ask("rm", "-f", name, seconds=REMOVE_S)
+        engine.ask(*REMOVE, name, seconds=REMOVE_S)
     except EngineError as error:
         return any(phrase in str(error).lower() for phrase in _NONE)
     return True
@@ -82,7 +84,7 @@ def remove_all() -> None:
         names = [name for name, _ in labelled(engine)]
         if names:
             _kill(engine, *names)
-            engine.ask("rm", "-f", *names, seconds=ACT_S)
+            engine.ask(*REMOVE, *names, seconds=ACT_S)
 
 
 def _kill(engine: Engine, *names: str) -> None:
