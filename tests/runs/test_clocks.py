@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,20 @@ def test_a_lease_of_an_older_version_goes_by_the_walls_clock() -> None:
     assert lease_left_s({"until": time.time() + 60.0}) == pytest.approx(60.0, abs=5)
 
 
-@pytest.mark.parametrize("what", [None, [], {}, {"until": "late"}, {"until": None}, {"boot": boot_id()}])
+@pytest.mark.parametrize(
+    "what",
+    [
+        None,
+        [],
+        {},
+        {"until": "late"},
+        {"until": None},
+        {"boot": boot_id()},
+        {"until": 10**400},
+        {"until": math.nan},
+        {"until": math.inf},
+    ],
+)
 def test_what_is_no_lease_has_passed(what: object) -> None:
     assert lease_left_s(what) < 0
 

@@ -35,7 +35,9 @@ def lease_left_s(lease: Any) -> float:
     """Seconds until a lease passes; negative once it has, -inf for anything that is no lease."""
     try:
         if lease.get("boot") == boot_id():
-            return float(lease["until_boottime"]) - boottime()
-        return float(lease["until"]) - time.time()
-    except (AttributeError, KeyError, TypeError, ValueError):
+            left_s = float(lease["until_boottime"]) - boottime()
+        else:
+            left_s = float(lease["until"]) - time.time()
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return -math.inf
+    return left_s if math.isfinite(left_s) else -math.inf

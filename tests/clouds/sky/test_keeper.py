@@ -289,6 +289,8 @@ def test_without_settings_there_is_no_switch(machine: Path) -> None:
         ({"after_s": 10.0}, -5.0, False),
         ({"after_s": 10.0}, -10.0, True),
         ({"now": True}, 1e12, True),
+        ({"after_s": float("nan")}, -10.0, True),  # what a job has spoiled keeps no machine
+        ({"after_s": float("inf")}, -10.0, True),
     ],
 )
 def test_when_the_switch_ends_a_machine(settings: dict[str, float] | None, left_s: float, due: bool) -> None:

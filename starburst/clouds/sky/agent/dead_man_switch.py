@@ -177,7 +177,8 @@ def is_due(settings: dict[str, Any] | None, left_s: float) -> bool:
     if settings is None:
         return False
     after_s = settings.get("after_s")
-    return bool(settings.get("now")) or left_s <= -(after_s if isinstance(after_s, (int, float)) else 0)
+    sound = isinstance(after_s, (int, float)) and 0 <= after_s < math.inf
+    return bool(settings.get("now")) or left_s <= -(after_s if sound else 0)
 
 
 def shut_down() -> None:
