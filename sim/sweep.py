@@ -23,9 +23,9 @@ Value = str | int | float | bool | None
 #: Called with the numbers of finished and of all simulations.
 Progress = Callable[[int, int], None]
 
-#: Fields that are not policy: No-Wait uses the same values.
+#: Fields that are not policies of waiting: No-Wait uses the same values.
 SURROUNDINGS = (
-    *("nodes", "gpus_per_node", "cpus_per_node", "memory_gib_per_node", "binpack", "warmup"),
+    *("nodes", "gpus_per_node", "cpus_per_node", "memory_gib_per_node", "binpack", "warmup", "cpu_offload"),
     *("data_gravity_h", "cloud_delay_s", "price_per_gpu_hour"),
 )
 
@@ -132,7 +132,7 @@ def grid(base: Spec, axes: Sequence[Axis]) -> list[tuple[dict[str, Value], Spec]
 
 
 def no_wait(spec: Spec) -> Spec:
-    """The baseline of a spec: no waits, no returns, no offloads by rule; same cluster and cloud."""
+    """The baseline of a spec: no waits, no returns; the same cluster, cloud and rule for CPU-only jobs."""
     kept = {name: getattr(spec, name) for name in SURROUNDINGS}
     return Spec(waiting="no-wait", **kept)
 

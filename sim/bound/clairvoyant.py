@@ -50,9 +50,8 @@ class Clairvoyant:
 
     def __init__(self, trace: Trace, spec: Spec, engine: str = "auto") -> None:
         self._trace, self._engine = trace, engine
-        self._spec = replace(
-            no_wait(spec), waiting="infinite", order="priority", out_of_order=True, binpack="best-fit"
-        )
+        hindsight = replace(no_wait(spec), waiting="infinite", order="priority", out_of_order=True)
+        self._spec = replace(hindsight, binpack="best-fit", cpu_offload=False)
         self._cost = cloud_cost(trace, spec.data_gravity_h + spec.cloud_delay_s / 3600)
 
     def best(self, problem: BurstProblem, bound: LowerBound, delay_h: float) -> Schedule | None:

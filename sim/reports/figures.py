@@ -101,17 +101,16 @@ def cost_against_jct(points: Sequence[SweepPoint], title: str = "") -> Figure:
 
 def _front(axes: Axes, points: Sequence[SweepPoint]) -> list[SweepPoint]:
     """Draw one cluster's Pareto front and its No-Wait; returns the points on the front, by cost."""
-    base = points[0].no_wait
-    pairs = [*map(_cost_and_jct, points), (base.cloud_cost_usd, base.mean_jct_h)]
+    bases = dict.fromkeys((p.no_wait.cloud_cost_usd, p.no_wait.mean_jct_h) for p in points)
+    pairs = [*map(_cost_and_jct, points), *bases]
     front = pareto_front(pairs)
     cost_usd, jct_h = pairs[knee(pairs)]
     ring: dict[str, Any] = {"facecolors": "none", "edgecolors": "#c00", "linewidths": 1.6, "zorder": 4}
     axes.scatter(jct_h, cost_usd, s=170, label="advised", **ring)
     style: dict[str, Any] = {"color": "#999", "linewidth": 1.2, "zorder": 1, "label": "Pareto front"}
     axes.plot([pairs[i][1] for i in front], [pairs[i][0] for i in front], **style)
-    axes.scatter(
-        base.mean_jct_h, base.cloud_cost_usd, marker="x", s=50, color="#222", label="No-Wait", zorder=2
-    )
+    costs_usd, jcts_h = zip(*bases, strict=True)
+    axes.scatter(jcts_h, costs_usd, marker="x", s=50, color="#222", label="No-Wait", zorder=2)
     return [points[i] for i in front if i < len(points)]
 
 

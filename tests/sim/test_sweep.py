@@ -115,6 +115,16 @@ def test_each_point_is_the_simulation_by_itself_and_knows_what_it_saves() -> Non
     assert points[0].saved_percent < points[1].saved_percent
 
 
+def test_jobs_without_gpus_that_leave_at_once_do_so_under_no_wait_too() -> None:
+    """Else their bills would be those of the budget, and waiting would seem to cost money."""
+    gpus = np.where(np.arange(200) % 2, busy().gpus, 0)
+    trace = replace(busy(), gpus=gpus, cpus=np.where(gpus, 0.0, 40.0), cost=busy().cost)
+    spec = replace(BASE, cpu_offload=True)
+    for point in sweep(trace, spec, [parse_axis("budget=10,100")], workers=1):
+        assert point.no_wait == run(trace, replace(spec, waiting="no-wait", out_of_order=False)).result
+        assert point.saved_percent > 0
+
+
 def test_every_cluster_has_a_no_wait_of_its_own_and_it_runs_once() -> None:
     told: list[tuple[int, int]] = []
     points = sweep(
