@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import resource
 import sys
 import time
@@ -39,7 +38,6 @@ class SimulationRun:
     def as_dict(self, spec: Spec) -> dict[str, Any]:
         """Stable keys, as in `-o json`; infinity becomes null."""
         jobs = len(self.outcomes.start_h)
-        parameters = {field: None if value == math.inf else value for field, value in asdict(spec).items()}
         return {
             **self.result.as_dict(),
             **self.slowdowns.as_dict(),
@@ -49,7 +47,7 @@ class SimulationRun:
             "jobs_per_cpu_second": jobs / self.cpu_seconds if self.cpu_seconds else None,
             "max_rss_mb": self.max_rss_mb,
             "seed": spec.seed,
-            "spec": parameters,
+            "spec": spec.as_dict(),
         }
 
 

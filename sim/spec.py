@@ -6,9 +6,10 @@ published results were computed in hours, and times that tie in hours need not t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from math import isinf, isnan
+from math import inf, isinf, isnan
+from typing import Any
 
 from sim.errors import SimulationError
 from starburst.core.model.settings import Settings
@@ -60,7 +61,7 @@ class Spec:
     #: Star-Wait: a cloud run of this length is stopped and the job returns; None is never.
     t_max_h: float | None = None
     #: Upper bound of all waits.
-    max_wait_h: float = float("inf")
+    max_wait_h: float = inf
     #: No job waits so long that it takes more than this times its estimated run time.
     max_slowdown: float | None = None
     order: str = "fifo"
@@ -130,6 +131,10 @@ class Spec:
         order = discipline.title if discipline else f"{self.order.upper()}{how}"
         parts = [policy.title, *[share] * bool(policy.symbol), order, self.binpack]
         return ", ".join(parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Stable keys, as in `-o json`; infinity becomes null."""
+        return {field: None if value == inf else value for field, value in asdict(self).items()}
 
     def settings(self, unit_s: float = CLOCK_UNIT_S) -> Settings:
         """The core's settings, on a clock of which a second lasts `unit_s` real seconds."""

@@ -39,6 +39,17 @@ def test_with_waiting_jobs_cost_less_and_take_longer_by_queue(cli: Cli, past: Pa
     assert waits[0] <= waits[1]
 
 
+def refuse_constant(text: str) -> None:
+    raise AssertionError(f"{text} is no JSON")
+
+
+def test_what_it_prints_as_json_is_json(cli: Cli, past: Past, file: Path) -> None:
+    past.morning()
+    file.write_text(NODES)
+    told = json.loads(cli("what-if", "--config", file, "-o", "json").out, parse_constant=refuse_constant)
+    assert (told["now"]["max_wait_h"], told["then"]["max_wait_h"]) == (None, None), "no limit"
+
+
 def test_only_what_was_submitted_since_counts(cli: Cli, past: Past, file: Path) -> None:
     past.morning()
     file.write_text(NODES)

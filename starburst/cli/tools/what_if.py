@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,7 +111,7 @@ def what_if(
         LISTING.print(rows, output)
     else:
         print_data(
-            {"queues": [row.as_dict() for row in rows], "now": asdict(now), "then": asdict(then)}, output
+            {"queues": [row.as_dict() for row in rows], "now": now.as_dict(), "then": then.as_dict()}, output
         )
 
 
