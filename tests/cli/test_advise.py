@@ -63,6 +63,35 @@ def test_the_budget_is_spent_as_it_is_here(cli, past, words, mode, hopeless):
         assert (spec["budget_mode"], spec["hopeless"], spec["order"]) == (mode, hopeless, "sjf")
 
 
+@pytest.mark.parametrize(
+    ("words", "waiting", "queue_cap"),
+    [((), "constant", 7), (("--waiting", "runtime", "--queue-cap", 9), "runtime", 9)],
+)
+def test_jobs_wait_and_leave_as_they_do_here(cli, past, words, waiting, queue_cap):
+    past.morning()
+    policy = {"waiting": "constant", "queue_limit": 7, "short_jobs": "6m", "max_slowdown": 3, "order": "fair"}
+    queues = [{"name": "papers", "share": 3}, {"name": "empty", "share": 2}]
+    config = parse_config({"policy": policy, "queues": [*queues, {"name": "default"}]}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    for spec in specs(cli("advise", "--history", *words, "-o", "json")):
+        assert (spec["waiting"], spec["queue_cap"]) == (waiting, queue_cap)
+        assert (spec["no_short_jobs_h"], spec["max_slowdown"]) == (0.1, 3)
+        assert sorted(spec["shares"]) == [["default", 1], ["papers", 3]], "those that jobs are in"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "advised", "t_max_h"), [("no-wait", "compute", None), ("star", "star", 0.5)]
+)
+def test_of_a_policy_without_a_budget_another_is_advised_and_star_has_the_t_max_of_here(
+    cli, past, waiting, advised, t_max_h
+):
+    past.morning()
+    config = parse_config({"policy": {"waiting": waiting, "t_max": "30m"}}, "test")
+    past.store.set_fact("config", config.model_dump(mode="json"))
+    for spec in specs(cli("advise", "--history", "-o", "json")):
+        assert (spec["waiting"], spec["t_max_h"]) == (advised, t_max_h)
+
+
 def test_a_calibrated_budget_is_advised_as_one(cli, tmp_path):
     file = tmp_path / "jobs.csv"
     rows = [f"j{i},{i / 4},1,1" for i in range(40)]

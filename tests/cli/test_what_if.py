@@ -50,6 +50,29 @@ def test_what_it_prints_as_json_is_json(cli: Cli, past: Past, file: Path) -> Non
     assert (told["now"]["max_wait_h"], told["then"]["max_wait_h"]) == (None, None), "no limit"
 
 
+@pytest.mark.parametrize(
+    ("config", "simulated"),
+    [
+        ("policy: {max_slowdown: 1.5}", {"max_slowdown": 1.5}),
+        ("policy: {waiting: star, t_max: 30m}", {"waiting": "star", "t_max_h": 0.5}),
+        (
+            "policy: {order: fair}\nqueues: [{name: papers, share: 3}, {name: default}, {name: new}]",
+            {"order": "fair", "shares": [["papers", 3], ["default", 1]]},
+        ),
+    ],
+    ids=["a bound on slowdowns", "star and its T_max", "shares of the queues"],
+)
+def test_what_the_other_config_says_of_waits_and_queues_is_simulated(
+    cli: Cli, past: Past, file: Path, config: str, simulated: dict[str, object]
+) -> None:
+    past.morning()
+    file.write_text(f"{config}\n{NODES}")
+    answer = cli("what-if", "--config", file, "-o", "json")
+    assert answer.code == 0, answer.err
+    then = json.loads(answer.out)["then"]
+    assert {name: then[name] for name in simulated} == simulated
+
+
 def test_only_what_was_submitted_since_counts(cli: Cli, past: Past, file: Path) -> None:
     past.morning()
     file.write_text(NODES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +13,9 @@ import typer
 from sim.reports.advice import BUDGETS
 from sim.reports.figures import require_matplotlib, write_figures
 from sim.reports.title import title_of
-from sim.spec import CHOICES, Spec, option
+from sim.spec import CHOICES, HOUR_S, Spec, option
 from sim.sweep import sweeps
+from sim.trace import Trace
 from starburst.app.errors import UserError
 from starburst.app.wiring.stored import live_core
 from starburst.cli.backend.session import open_store
@@ -59,7 +60,9 @@ class AdviseOptions:
     cpus_per_node: Annotated[
         float | None, typer.Option(metavar="N", help="CPUs of a node [96; with --history this home's].")
     ] = None
-    waiting: Annotated[str, typer.Option(metavar=WITH_BUDGET)] = DEFAULT.waiting
+    waiting: Annotated[
+        str | None, typer.Option(metavar=WITH_BUDGET, help="[compute; with --history this home's].")
+    ] = None
     budget_mode: Annotated[
         str | None,
         typer.Option(metavar="|".join(CHOICES["budget_mode"]), help="[open; with --history this home's]."),
@@ -71,7 +74,12 @@ class AdviseOptions:
     t_max: Annotated[
         float | None, typer.Option(metavar="H", help="Runs in the cloud come home after this; hours.")
     ] = None
-    queue_cap: Annotated[int | None, typer.Option(metavar="Q", help="Longest queue; the last leaves.")] = None
+    queue_cap: Annotated[
+        int | None,
+        typer.Option(
+            metavar="Q", help="Longest queue; the last leaves [no limit; with --history this home's]."
+        ),
+    ] = None
     warmup: Annotated[int, typer.Option(metavar="N", help="Jobs at both ends that run but do not count.")] = (
         DEFAULT.warmup
     )
@@ -91,22 +99,20 @@ class AdviseOptions:
         if self.waiting in WITHOUT_BUDGET:
             raise UserError(f"--waiting: {self.waiting!r}: has no budget to choose")
         live, home = settings_at_home() if self.history else (Settings(), ())
+        if self.waiting or live.waiting in WITHOUT_BUDGET:
+            live = replace(live, waiting=self.waiting or DEFAULT.waiting)
         names = ("nodes", "gpus_per_node", "cpus_per_node")
+        asked = {
+            "budget_mode": self.budget_mode,
+            "hopeless": self.hopeless,
+            "t_max_h": self.t_max,
+            "queue_cap": self.queue_cap,
+        }
         return Spec(
             **cluster_size(home, {name: getattr(self, name) for name in names}),
-            waiting=self.waiting,
-            budget_mode=self.budget_mode or live.budget_mode,
-            t_max_h=self.t_max,
-            queue_cap=self.queue_cap,
+            **policy_of(live) | {name: value for name, value in asked.items() if value is not None},
             warmup=self.warmup,
             price_per_gpu_hour=self.price_per_gpu_hour,
-            hopeless=self.hopeless or live.hopeless,
-            max_slowdown=live.max_slowdown,
-            order=live.order,
-            out_of_order=live.out_of_order,
-            backfill=live.backfill,
-            binpack=live.placement,
-            cpu_offload=live.offload_cpu_only,
         )
 
 
@@ -123,7 +129,8 @@ def advise(options: AdviseOptions) -> None:
         make_directory(out)
     traces = [jobs_of(name, history=options.history, specs=[spec]) for name in names]
     with at_work(f"simulating {sum(map(len, traces)):,} jobs") as progress:
-        grids = sweeps([(trace, spec) for trace in traces], [BUDGETS], on=options.on, progress=progress)
+        bases = [(trace, with_queues_of(trace, spec)) for trace in traces]
+        grids = sweeps(bases, [BUDGETS], on=options.on, progress=progress)
     if out is not None:
         write_figures(grids[0], out, title_of(traces[0], [spec]))
     for name, trace in zip(names, traces, strict=True):
@@ -145,6 +152,35 @@ def settings_at_home() -> tuple[Settings, Sequence[Node]]:
         core = live_core(store)
     nodes = core.state.capacity.nodes
     return core.state.settings, [node for node in nodes if node.schedulable] or nodes
+
+
+def policy_of(live: Settings) -> dict[str, Any]:
+    """The fields of `Spec` that schedule as `up` does, without budget and factor.
+
+    Of returns there is T_max alone, for `star`, which waits after one.
+    """
+    return {
+        "waiting": live.waiting,
+        "budget_mode": live.budget_mode,
+        "hopeless": live.hopeless,
+        "cpu_offload": live.offload_cpu_only,
+        "no_short_jobs_h": live.short_job_s / HOUR_S,
+        "t_max_h": live.t_max_s / HOUR_S if live.waiting == "star" else None,
+        "max_wait_h": live.max_wait_s / HOUR_S,
+        "max_slowdown": live.max_slowdown,
+        "order": live.order,
+        "out_of_order": live.out_of_order,
+        "backfill": live.backfill,
+        "binpack": live.placement,
+        "queue_cap": live.queue_limit,
+        "shares": tuple((queue.name, queue.share) for queue in live.queues if live.order == "fair"),
+    }
+
+
+def with_queues_of(trace: Trace, spec: Spec) -> Spec:
+    """The spec without the shares of queues that no job of the trace is in."""
+    known = set(trace.queues or ())
+    return replace(spec, shares=tuple(share for share in spec.shares if share[0] in known))
 
 
 def cluster_size(home: Sequence[Node], given: Mapping[str, float | None] = SIZES) -> dict[str, Any]:

@@ -14,21 +14,27 @@ from sim.outcomes import QueueResult
 from sim.readers.history import from_records
 from sim.reports.amounts import span
 from sim.run import SimulationRun, run
-from sim.spec import Spec
+from sim.spec import HOUR_S, Spec
 from starburst.app.config import load_config
 from starburst.app.config.sites import LocalClusterConfig
 from starburst.app.errors import UserError
 from starburst.cli.backend.session import open_store
 from starburst.cli.jobs.selection import since_time
 from starburst.cli.output import Column, Format, Listing, OutputOption, print_data
-from starburst.cli.tools.advise import cluster_size, settings_at_home, shapes, shapes_text
+from starburst.cli.tools.advise import (
+    cluster_size,
+    policy_of,
+    settings_at_home,
+    shapes,
+    shapes_text,
+    with_queues_of,
+)
 from starburst.cli.tools.traces import at_work, fitting
 from starburst.core.model.settings import Settings
 from starburst.domain.node import Node
 from starburst.policy.waiting import WAITING
 from starburst.store.listings import queries
 
-HOUR_S = 3600.0
 #: Of all jobs, in the column of queues.
 ALL = "all"
 
@@ -105,6 +111,7 @@ def what_if(
     if not chosen:
         raise UserError("no job that was submitted then has finished here; what-if needs some that have")
     trace = fitting("the history", from_records(chosen), [now, then])
+    now, then = (with_queues_of(trace, spec) for spec in (now, then))
     with at_work(f"simulating {len(trace):,} jobs twice"):
         rows = differences(run(trace, now), run(trace, then), price_per_gpu_hour)
     if output.for_people or output is Format.NAME:
@@ -116,7 +123,7 @@ def what_if(
 
 
 def spec_of(settings: Settings, nodes: Sequence[Node], price: float) -> Spec:
-    """What is simulated of a config; caps, packing and quotas are not, and nodes must be alike.
+    """What is simulated of a config, and nodes must be alike; what is not stands in docs/cli.md.
 
     Raises:
         UserError: the nodes are not alike.
@@ -125,19 +132,9 @@ def spec_of(settings: Settings, nodes: Sequence[Node], price: float) -> Spec:
     factor = settings.factor / HOUR_S if in_hours and settings.factor is not None else settings.factor
     return Spec(
         **size_of(nodes),
-        waiting=settings.waiting,
+        **policy_of(settings),
         factor=factor,
         budget_percent=settings.budget_percent,
-        budget_mode=settings.budget_mode,
-        hopeless=settings.hopeless,
-        cpu_offload=settings.offload_cpu_only,
-        no_short_jobs_h=settings.short_job_s / HOUR_S,
-        max_wait_h=settings.max_wait_s / HOUR_S,
-        order=settings.order,
-        out_of_order=settings.out_of_order,
-        backfill=settings.backfill,
-        binpack=settings.placement,
-        queue_cap=settings.queue_limit,
         price_per_gpu_hour=price,
     )
 
