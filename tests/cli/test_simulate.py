@@ -242,6 +242,15 @@ def test_a_job_that_no_node_holds_is_named(cli, jobs):
     assert "big" in one_line(cli("simulate", jobs, "--nodes", 1, "--gpus-per-node", 8))
 
 
+@pytest.mark.parametrize("sizes", ["16,256", "256,16"])
+def test_every_cluster_of_a_grid_must_hold_the_jobs(cli, tmp_path, sizes):
+    """Whatever they are swept over; what does not fit would leave at once, and nobody would say so."""
+    file = tmp_path / "large.csv"
+    file.write_text("job_id,arrival_h,duration_h,gpus,memory_gib\nbig,0,1,1,100\n")
+    said = one_line(cli("simulate", file, *CLUSTER, "--sweep", f"memory-gib-per-node={sizes}"))
+    assert "memory_gib per node: 100 (id big): there are 16 a node" in said
+
+
 def test_jobs_that_are_not_said_or_not_there(cli, tmp_path):
     assert one_line(cli("simulate")) == "give either JOBS or --history"
     assert str(tmp_path / "no.csv") in one_line(cli("simulate", tmp_path / "no.csv"))

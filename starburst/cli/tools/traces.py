@@ -73,7 +73,8 @@ def jobs_of(file: str | None, *, history: bool, specs: Sequence[Spec]) -> Trace:
 
 def check_all(trace: Trace, specs: Sequence[Spec]) -> None:
     """Whether every job fits every cluster that is to be simulated."""
-    clusters = {(spec.nodes, spec.gpus_per_node, spec.cpus_per_node): spec for spec in specs}
+    sizes = ("nodes", "gpus_per_node", "cpus_per_node", "memory_gib_per_node")
+    clusters = {tuple(getattr(spec, name) for name in sizes): spec for spec in specs}
     for spec in clusters.values():
         check_fits(trace, spec)
 
