@@ -220,6 +220,7 @@ PACKED = ["--packer", "eva", "--workloads", "w.csv", "--catalog", "c.csv", "--co
         ([*PACKED, "--price-per-gpu-hour", "1"], "--price-per-gpu-hour: --catalog has the prices"),
         ([*PACKED, "--cloud-delay", "1"], "--cloud-delay: --catalog says how long machines take"),
         ([*PACKED, "--data-gravity", "1"], "--data-gravity: --workloads says how long jobs fetch"),
+        ([*PACKED, "--bound"], "--bound: is known of clouds without --packer"),
         ([*PACKED, "--out", "dir"], "--out: draws clouds without --packer"),
         (["--compare", "--packer", "none", *PACKED[2:]], "--compare: none is what the others are compared"),
         (PACKED, "c.csv: cannot be read: No such file or directory"),

@@ -29,6 +29,7 @@ _RETURNS = "no job comes back from a packed cloud, whose bill cannot be told apa
 #: What cannot be had with a packer, and why.
 _NOT_PACKED = {
     "axes": "is for clouds without --packer; simulate one after the other",
+    "bound": "is known of clouds without --packer, where each job has its own bill; leave it out",
     "out": "draws clouds without --packer; for the jobs of a packed one give --outcomes",
     "t_max": f"{_RETURNS}; leave it out",
     "data_gravity": "--workloads says how long jobs fetch what they need; leave it out",
