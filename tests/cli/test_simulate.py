@@ -223,6 +223,7 @@ def test_advice_as_json(cli, jobs):
         (["--backfill", "--out-of-order"], "--backfill: is for a strict queue"),
         (["--warmup", "20"], "--warmup: 20: off both ends leaves none of the trace's 40 jobs"),
         (["--waiting", "star"], "--waiting: star waits after a return only; give --t-max"),
+        (["--budget", "50", "--sweep", "factor=1,2"], "--budget: has no effect beside --sweep factor=…"),
         (["--sweep", "x=1"], "--sweep: 'x=1': write OPTION=VALUE"),
         (["--sweep", "budget=5", "--outcomes", "o.csv"], "--outcomes: is for one simulation"),
         (["--on", "head:10001", "--sweep", "budget=5"], "--on: 'head:10001': write ray://HOST:PORT"),
