@@ -9,14 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from sim.errors import SimulationError
-from sim.readers.columns import check_ids, check_numbers, trace_of
+from sim.readers.columns import LARGEST, check_ids, check_numbers, trace_of
 from sim.readers.files import open_text
 from sim.readers.problems import Problems
 from sim.readers.table import TraceTable
 from sim.trace import Floats, Trace
 
-_OPTIONAL = ("cpus", "memory_gib", "nodes", "cost")
+_OPTIONAL = ("cpus", "memory_gib", "nodes", "cost", "priority")
 _WORDS = ("queue", "user")
+_WHOLE = ("gpus", "nodes", "priority")
+#: Smallest values of columns where that is not 0.
+_LOWEST = {"nodes": 1, "priority": -int(LARGEST)}
 _SECONDS_PER_HOUR = 3600.0
 
 
@@ -33,9 +36,7 @@ def read_neutral(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
     lines = table.lines
     check_ids(problems, lines, "job_id", table.ids)
     for name in (arrival, duration, "gpus", *optional):
-        check_numbers(
-            problems, lines, name, table[name], lowest=int(name == "nodes"), whole=name in ("gpus", "nodes")
-        )
+        check_numbers(problems, lines, name, table[name], lowest=_LOWEST.get(name, 0), whole=name in _WHOLE)
     _check_order(problems, arrival, table)
     problems.check()
     if not table.ids:
@@ -52,7 +53,8 @@ def read_neutral(path: Path, limit: int | None) -> tuple[Trace, list[str]]:
         cost=column("cost"),
         users=table.words.get("user"),
     )
-    return replace(trace, queues=table.words.get("queue")), []
+    priority = table["priority"].astype(np.int64) if "priority" in optional else None
+    return replace(trace, queues=table.words.get("queue"), priority=priority), []
 
 
 def _in_hours_or_seconds(name: str, header: Sequence[str], problems: Problems) -> str:

@@ -111,6 +111,26 @@ def test_wrong_shares_are_named(cli, two_queues, words, message):
     assert one_line(cli("simulate", two_queues, *CLUSTER, *words)) == message
 
 
+@pytest.mark.parametrize("engine", ["core", "array"])
+def test_under_the_order_priority_those_of_the_trace_count(cli, tmp_path, engine):
+    if engine == "array":
+        pytest.importorskip("numba")
+    file, out = tmp_path / "ranked.csv", tmp_path / "out.csv"
+    file.write_text("job_id,arrival_h,duration_h,gpus,priority\na,0,1,1,0\nb,0.1,1,1,2\nc,0.1,1,1,9\n")
+    words = ("--nodes", 1, "--gpus-per-node", 1, "--waiting", "infinite", "--order", "priority")
+    answer = cli("simulate", file, *words, "--engine", engine, "--outcomes", out)
+    assert (answer.code, answer.err) == (0, "")
+    assert [row["start_h"] for row in csv.DictReader(out.read_text().splitlines())] == ["0.0", "2.0", "1.0"]
+
+
+def test_a_trace_without_priorities_says_so_under_their_order(cli, jobs, past):
+    past.morning()
+    said = "names no priorities, so under the order priority the jobs go by arrival\n"
+    told = cli("simulate", jobs, *CLUSTER, "--order", "priority")
+    assert (told.code, told.err) == (0, f"note: {jobs}: {said}")
+    assert cli("simulate", "--history", *CLUSTER, "--order", "priority").err == f"note: --history: {said}"
+
+
 def test_json_has_the_promised_keys_and_every_option(cli, jobs):
     words = ("--factor", 0.5, "--out-of-order", "--queue-cap", 3, "--seed", 5, "--cloud-delay", 36)
     told = json.loads(cli("simulate", jobs, *CLUSTER, *words, "-o", "json").out)

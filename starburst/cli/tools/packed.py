@@ -27,7 +27,7 @@ from starburst.app.errors import UserError
 from starburst.cli.output import Format, print_data
 from starburst.cli.tools.packed_options import Packing
 from starburst.cli.tools.simulate_options import SimulateOptions
-from starburst.cli.tools.traces import at_work, check_all, jobs_of, write
+from starburst.cli.tools.traces import at_work, check_all, jobs_of, tell_of_priorities, write
 from starburst.policy.packing.registry import packer
 
 
@@ -130,7 +130,9 @@ def _front(
     file = Path(jobs) if jobs is not None and not jobs.lstrip().startswith("{") else None
     if file is not None and not history and is_packed(file):
         listed = read_jobs(file, cloud.kinds)
-        return as_trace(listed), listed.__getitem__, cloud.kinds
+        trace = as_trace(listed)
+        tell_of_priorities(str(file), trace, [spec])
+        return trace, listed.__getitem__, cloud.kinds
     trace = jobs_of(jobs, history=history, specs=[spec])
     largest = min(cloud.most_gpus, spec.gpus_per_node)
     sizes = gpus_per_task(trace, largest)

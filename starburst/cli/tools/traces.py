@@ -68,7 +68,14 @@ def jobs_of(file: str | None, *, history: bool, specs: Sequence[Spec]) -> Trace:
     if found.published:
         return fitting(file, trace, specs)
     check_all(trace, specs)
+    tell_of_priorities(file, trace, specs)
     return trace
+
+
+def tell_of_priorities(name: str, trace: Trace, specs: Sequence[Spec]) -> None:
+    """A note if priorities are the order of the queue and the trace has none."""
+    if trace.priority is None and any(spec.order == "priority" for spec in specs):
+        tell([f"{name}: names no priorities, so under the order priority the jobs go by arrival"])
 
 
 def check_all(trace: Trace, specs: Sequence[Spec]) -> None:
@@ -87,6 +94,7 @@ def fitting(name: str, trace: Trace, specs: Sequence[Spec]) -> Trace:
     if left_out:
         tell([f"{name}: left out what this cluster cannot hold: {left_out} of {len(trace)} jobs"])
     check_all(fitting, specs)
+    tell_of_priorities(name, fitting, specs)
     return fitting
 
 

@@ -41,6 +41,15 @@ def test_columns_in_any_order_and_others_ignored(path: Path) -> None:
     assert (trace.cpus[0], trace.memory_gib[0], trace.cost[0]) == (10.5, 64, 7)
 
 
+def test_priorities_are_whole_numbers_of_either_sign(path: Path) -> None:
+    head = HEAD.replace("gpus", "gpus,priority")
+    path.write_text(head + "a,0,1,1,-3\nb,0,1,1,7\n")
+    priority = read(path).trace.priority
+    assert priority is not None
+    assert priority.tolist() == [-3, 7]
+    assert "jobs.csv:2: priority: 1.5: must be a whole number" in wrong(path, head + "a,0,1,1,1.5\n")
+
+
 def test_seconds_are_divided_by_3600_and_the_rest_has_defaults(path: Path) -> None:
     path.write_text("job_id,arrival_s,duration_s,gpus,cpus\na,10,7200,2,53\n")
     trace = read(path).trace
