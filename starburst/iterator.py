@@ -93,7 +93,7 @@ class Watched(Generic[T]):
                     self._done, count = self._done + count, 0
                     due = self._tell(clock())
         finally:
-            self._done += count
+            self._done = self._done + count  # not in place: it may be the caller's tensor
 
     def _tell(self, now: float) -> float:
         """Report the window that ends now, and set the end of the next one."""
@@ -102,8 +102,8 @@ class Watched(Generic[T]):
         try:
             if self._where is not None:
                 _report(self._where, {"done": self._done, "total": self._total, "per_s": per_s})
-        except Exception:  # without a listener the job must not be disturbed
-            self._where = None
+        except Exception:  # such as a full disk: the job must not be disturbed, and the next may arrive
+            pass
         return now + WINDOW_S
 
 
@@ -196,9 +196,9 @@ class _Line:
             self._told = told
             if self._sends or time.monotonic() < self._retry_at:
                 return
-            self._sends = True
-            self._thread = self._new_thread()
-        self._thread.start()
+            thread = self._new_thread()
+            thread.start()
+            self._thread, self._sends = thread, True
 
     def _run(self) -> None:
         """Send what is in the mailbox until it is empty or an attempt fails."""
@@ -261,7 +261,7 @@ def _http(url: Any) -> Callable[[Told], None]:
     def send(told: Told) -> None:
         line = connection(url.hostname, url.port, timeout=TIMEOUT_S)
         try:
-            line.request("PUT", target, json.dumps({**told, **_rank()}), headers)
+            line.request("PUT", target, json.dumps({**told, **_rank()}, default=float), headers)
             status = line.getresponse().status
         finally:
             line.close()
@@ -290,7 +290,7 @@ def _mqtt(url: Any) -> Callable[[Told], None]:
     hello = _text("MQTT") + bytes([4, flags, 0, 60]) + own + b"".join(map(_text, login))
 
     def send(told: Told) -> None:
-        body = json.dumps({**run, **told, **_rank()}).encode()
+        body = json.dumps({**run, **told, **_rank()}, default=float).encode()
         with socket.create_connection(address, TIMEOUT_S) as plain:
             line = plain if tls is None else tls.wrap_socket(plain, server_hostname=address[0])
             with line:
@@ -335,12 +335,15 @@ def _rank() -> dict[str, int]:
 
 
 def _write(path: str, data: Mapping[str, object]) -> None:
-    """Replace a file atomically; processes of one job may do so concurrently."""
+    """Replace a file atomically; processes of one job may do so concurrently.
+
+    Counts may be of any type that is a number, such as those of numpy and torch.
+    """
     import json  # noqa: PLC0415 - only jobs with a report need it
 
     staging = f"{path}.{os.getpid()}"
     with open(staging, "w", encoding="utf-8") as file:
-        json.dump(data, file)
+        json.dump(data, file, default=float)
     os.replace(staging, path)
 
 

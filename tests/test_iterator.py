@@ -137,7 +137,9 @@ def test_it_is_silent_where_nobody_listens(tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
-def test_it_falls_silent_when_its_listener_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_not_in_the_way_when_its_listener_goes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gone = tmp_path / "gone" / "report.json"
     monkeypatch.setenv("STARBURST_REPORT", str(gone))
     monkeypatch.setattr(iterator.time, "monotonic", Clock(20.0))
