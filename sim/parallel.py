@@ -6,11 +6,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
+from sim.errors import SimulationError
 from sim.on_ray import PACKAGES, on_ray
 
 G = TypeVar("G")
@@ -19,6 +20,12 @@ R = TypeVar("R")
 
 #: A function of a module (processes import it), of what is given and a task.
 Work = Callable[[G, T], R]
+
+#: What is said of a worker process that was killed.
+KILLED = (
+    "a process of the simulation was killed, as the system does where memory is short: there is one for each "
+    "core, with the trace in it; use fewer cores (taskset -c 0,1 starburst …), or simulate fewer jobs"
+)
 
 
 def in_parallel(
@@ -39,7 +46,8 @@ def in_parallel(
         packages: what a Ray cluster needs of our own packages, such as that of `work`.
 
     Raises:
-        SimulationError: the cluster is out of reach, or ended a task's worker too often.
+        SimulationError: the cluster is out of reach, or ended a task's worker too often; or the system
+            killed a process.
         Exception: what `work` raised.
     """
     if on:
@@ -72,11 +80,13 @@ def _over_processes(
                 }
             for future in as_completed(futures):
                 yield futures[future], future.result()
-        except BaseException:
+        except BaseException as error:
             # A task failed or the user interrupted: do not wait for the rest.
             pool.shutdown(wait=False, cancel_futures=True)
             for child in active_children():
                 child.terminate()
+            if isinstance(error, BrokenExecutor):
+                raise SimulationError(KILLED) from None
             raise
 
 

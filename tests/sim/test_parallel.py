@@ -50,6 +50,11 @@ def test_one_worker_is_this_process() -> None:
     assert list(in_parallel(added, TASKS, workers=1)) == [(i, sum(task)) for i, task in enumerate(TASKS)]
 
 
+def test_a_killed_process_is_told_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(SimulationError, match="was killed, as the system does where memory is short"):
+        list(in_parallel(mortal, [(str(tmp_path), number) for number in (0, 1)], workers=2))
+
+
 def test_an_address_is_that_of_a_client_port() -> None:
     check_address("--on", "ray://head.example:10001")
     for wrong in ("head:10001", "ray://head", "ray://:10001", "http://head:10001", "ray://head:x"):
