@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from anyio import fail_after
+from anyio import move_on_after
 from rich.console import Console
 from rich.live import Live
 
@@ -36,7 +36,7 @@ from starburst.store.listings import queries
 from starburst.store.listings.row_types import JobRow
 from starburst.store.store import Store
 
-#: Wall seconds after which the demo is aborted.
+#: Wall seconds after which the demo and its jobs are ended.
 LIMIT_S = 85.0
 FRAMES_PER_S = 6
 #: Longest wait for the ends of jobs after Ctrl-C, wall seconds.
@@ -87,15 +87,20 @@ def run_demo(out: Path, *, count: int, seed: int, console: Console) -> Summary:
     with home.lock(), Store.open(home.store) as store:
         demo = _Demo(home, config, store, jobs, console)
         asyncio.run(demo.run())
+        ended = f"its jobs were ended, and their files are in {home.root}"
         if demo.interrupted:
-            raise DemoInterruptedError(
-                f"interrupted; its jobs were ended, and their files are in {home.root}"
-            )
+            raise DemoInterruptedError(f"interrupted; {ended}")
+        if demo.late:
+            raise DemoLateError(f"not done after {LIMIT_S:g} s, as where this machine is busy; {ended}")
         return _summarise(demo, out, store, seed=seed, wall_s=time.monotonic() - began)
 
 
 class DemoInterruptedError(Exception):
     """The user ended the demo with Ctrl-C."""
+
+
+class DemoLateError(Exception):
+    """The demo was not done in time."""
 
 
 class _Demo:
@@ -111,7 +116,7 @@ class _Demo:
         self._console = console
         self.controller: Controller = build(home, config, store, observers=[self])
         self._start = self.controller.now()
-        self.interrupted = False
+        self.interrupted = self.late = False
         self._view = View(self.controller.scheduler, self._start, len(jobs))
 
     async def run(self) -> None:
@@ -120,11 +125,12 @@ class _Demo:
         async with running(self.controller.run(stop), "controller") as controller:
             try:
                 async with running(self._submit(), "submitter") as submitter:
-                    with self._screen() as live, fail_after(LIMIT_S):
+                    with self._screen() as live, move_on_after(LIMIT_S) as limit:
                         await self._until_done(controller, live)
-                    if not self.interrupted:
+                    self.late = limit.cancelled_caught
+                    if not (self.interrupted or self.late):
                         await submitter
-                if self.interrupted:
+                if self.interrupted or self.late:
                     await self._end_jobs()
             finally:
                 stop.set()

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from starburst.app.errors import UserError
-from starburst.demo.run import DemoInterruptedError, run_demo, tell
+from starburst.demo.run import DemoInterruptedError, DemoLateError, run_demo, tell
 
 
 def demo(
@@ -35,6 +35,9 @@ def demo(
     except DemoInterruptedError as error:
         print(f"demo: {error}", file=sys.stderr)
         raise typer.Exit(130) from None
+    except DemoLateError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; choose another --out or --json") from None
     if summary.lost or summary.ran_twice or summary.leaked_instances or summary.failed:
