@@ -35,6 +35,8 @@ def why_not(spec: Spec) -> str:
         return "The order fair depends on who came before, which only the core follows."
     if spec.backfill:
         return "Backfill is simulated by the core only."
+    if spec.cpu_offload and not spec.gpus_per_node:
+        return "On nodes without GPUs, jobs without GPUs that leave at once are simulated by the core only."
     if spec.hopeless != "wait":
         return "Jobs that leave because their wait is hopeless are simulated by the core only."
     if spec.budget_mode != "open":

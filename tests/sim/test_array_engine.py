@@ -25,6 +25,8 @@ from sim.array.cluster import CODES
 from sim.array.compiled import kept, ready
 from sim.engines import array_engine, core_engine
 from sim.outcomes import Outcomes, measure
+from sim.readers.columns import trace_of
+from sim.run import run
 from sim.spec import Spec
 from sim.trace import Trace
 from starburst.policy.disciplines.registry import DISCIPLINES
@@ -164,6 +166,14 @@ def test_a_long_queue_of_many_shapes_ends_as_in_the_core() -> None:
         assert 0.05 < np.mean(outcomes.in_cloud) < 0.95
 
 
+def test_on_a_cluster_without_gpus_jobs_that_leave_at_once_stay_while_there_is_room() -> None:
+    """So `advise` tells the same of a CPU cluster with Numba and without."""
+    at = np.array([0.0, 0.0, 0.5])
+    trace = trace_of(["a", "b", "c"], at, np.ones(3), np.zeros(3), cpus=np.full(3, 4.0))
+    spec = Spec(nodes=2, gpus_per_node=0, cpus_per_node=4, cpu_offload=True, waiting="no-wait")
+    assert run(trace, spec).outcomes.in_cloud.tolist() == [False, False, True]
+
+
 def test_every_placement_of_the_registry_is_compiled() -> None:
     assert set(CODES) == set(PLACEMENTS)
 
@@ -177,6 +187,7 @@ def test_every_placement_of_the_registry_is_compiled() -> None:
         ({"hopeless": "leave"}, "hopeless"),
         ({"waiting": "constant"}, "learns run times"),
         ({"waiting": "resource"}, "learns run times"),
+        ({"cpu_offload": True, "gpus_per_node": 0}, "nodes without GPUs"),
     ],
 )
 def test_what_it_cannot_do_it_says_and_refuses(changes: dict[str, Any], word: str) -> None:
