@@ -116,14 +116,16 @@ class _OutcomeLog:
         waited_h = left_h - arrived
         out.wait_h[index] = waited_h + start_h - (arrived + waited_h + stay_h)
         rate = trace.cost[index] / trace.duration_h[index] if trace.duration_h[index] else 0.0
+        start_up_h = self._spec.cloud_delay_s / HOUR_S
+        billed_h = stay_h + start_up_h if index in out.stays else 0.0
         if record.site is Site.CLOUD and self._spec.oracle:
             out.start_h[index] = arrived
             out.end_h[index] -= out.wait_h[index]
             out.wait_h[index] = 0.0
         if record.site is Site.CLOUD:
             out.in_cloud[index] = True
-            delays_h = self._spec.data_gravity_h + self._spec.cloud_delay_s / HOUR_S
-            out.charged[index] = trace.cost[index] + rate * (stay_h + delays_h)
+            delays_h = self._spec.data_gravity_h + start_up_h
+            out.charged[index] = trace.cost[index] + rate * (billed_h + delays_h)
         else:
-            out.charged[index] = rate * stay_h
+            out.charged[index] = rate * billed_h
             out.node[index] = int(record.slots[0].where)

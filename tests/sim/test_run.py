@@ -39,6 +39,18 @@ def test_what_comes_out_can_be_added_up_by_hand() -> None:
     assert done.result.cloud_cost_usd == 50
 
 
+@pytest.mark.parametrize(("wait_h", "stays_h"), [(2.0, 1.0), (0.1, 1.0 + 3.5)], ids=["home", "left again"])
+def test_each_start_up_of_a_rented_machine_is_billed(wait_h: float, stays_h: float) -> None:
+    """A job that came home after half an hour has paid for an hour, half of which was the start-up."""
+    both = replace(
+        trace(2, gpus=2), arrival_h=np.zeros(2), duration_h=np.array([2.0, 3.0]), cost=np.array([4.0, 6.0])
+    )
+    spec = replace(SMALL, waiting="star", factor=wait_h / 2, t_max_h=0.5, cloud_delay_s=1800)
+    done = run(both, spec)
+    assert done.outcomes.returned.tolist() == [False, True]
+    assert done.result.cloud_cost == pytest.approx(2 * stays_h)
+
+
 def test_the_engines_agree() -> None:
     pytest.importorskip("numba")
     core, arrays = (run(trace(), SMALL, engine) for engine in ("core", "array"))
