@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -30,18 +31,20 @@ def kept(function: F) -> F:
 
 
 def ready(function: Callable[..., Any], *arguments: object) -> None:
-    """Compile a `kept` function for such arguments, or load it; processes that start together do so once."""
+    """Compile a `kept` function for such arguments, or load it; processes that start together do so once.
+
+    Where the code cannot be kept, as on a full disk, it is compiled all the same.
+    """
     where = function.stats.cache_path  # type: ignore[attr-defined]
     types = tuple(numba.typeof(argument) for argument in arguments)  # type: ignore[no-untyped-call]
     if where is None or types in function.signatures:  # type: ignore[attr-defined]
         return
-    try:
-        lock = (Path(where) / f"{function.__name__}.lock").open("w")
-    except OSError:  # another user's, or a full disk: each process compiles for itself
-        return
-    with lock:
+    with suppress(OSError), (Path(where) / f"{function.__name__}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the system releases it when the file is closed
         function.compile(types)  # type: ignore[attr-defined]
+    if types not in function.signatures:  # type: ignore[attr-defined]  # the lock is another user's, or found no room
+        with suppress(OSError):
+            function.compile(types)  # type: ignore[attr-defined]
 
 
 def digest(files: Iterable[str | None]) -> str:

@@ -6,6 +6,7 @@ The published runs are in test_reference_cases.
 from __future__ import annotations
 
 import csv
+import errno
 import importlib
 import os
 import subprocess
@@ -248,6 +249,26 @@ def test_without_the_lock_each_process_compiles_for_itself(
     (Path(half.stats.cache_path) / "half.lock").mkdir()  # as little to be written as another user's file
     ready(half, 42.0)
     assert half(42.0) == 21
+
+
+@pytest.mark.parametrize("for_the_lock", [True, False], ids=["nor for the lock", "but for the lock"])
+def test_where_the_disk_has_no_room_for_it_the_code_is_compiled_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, for_the_lock: bool
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    name = f"full{for_the_lock:d}"
+    (tmp_path / f"{name}.py").write_text(
+        "from sim.array.compiled import kept\n\ndef third(x):\n    return x / 3\n\nthird = kept(third)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    third = importlib.import_module(name).third
+    monkeypatch.setattr(third._cache, "save_overload", full)
+    if for_the_lock:
+        (Path(third.stats.cache_path) / "third.lock").mkdir()
+    ready(third, 42.0)
+    assert third(42.0) == 14
 
 
 def test_the_second_process_need_not_compile() -> None:
