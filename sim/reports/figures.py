@@ -58,12 +58,21 @@ def require_matplotlib() -> None:
 
 
 def write_figures(points: Sequence[SweepPoint], out: Path, title: str = "") -> list[Path]:
-    """Write the figures of a sweep into a directory, under this title; returns the files."""
-    written = _save(cost_against_jct(points, title), out / "cost-jct")
-    if any(axis in points[0].changed for axis in LOAD_AXES):
-        written += _save(cost_against_load(points, title), out / "cost-load")
-    gantt = out / "gantt.svg"
-    gantt.write_text(points[knee([_cost_and_jct(p) for p in points])].gantt, encoding="utf-8")
+    """Write the figures of a sweep into a directory, under this title; returns the files.
+
+    Raises:
+        SimulationError: a file cannot be written.
+    """
+    try:
+        written = _save(cost_against_jct(points, title), out / "cost-jct")
+        if any(axis in points[0].changed for axis in LOAD_AXES):
+            written += _save(cost_against_load(points, title), out / "cost-load")
+        gantt = out / "gantt.svg"
+        gantt.write_text(points[knee([_cost_and_jct(p) for p in points])].gantt, encoding="utf-8")
+    except OSError as error:
+        raise SimulationError(
+            f"--out: {error.filename or out}: {error.strerror}; choose another directory"
+        ) from None
     return [*written, gantt]
 
 

@@ -294,6 +294,20 @@ def test_figures_are_asked_for_before_the_work(cli, jobs, tmp_path, monkeypatch)
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(
+    "words", [("advise",), ("simulate", "--sweep", "budget=5,10")], ids=["advise", "a sweep"]
+)
+def test_a_picture_that_cannot_be_written_is_named_and_what_was_simulated_is_told(cli, jobs, tmp_path, words):
+    pytest.importorskip("matplotlib")
+    taken = tmp_path / "out" / "cost-jct.svg"
+    taken.mkdir(parents=True)
+    command, *others = words
+    told = cli(command, jobs, *others, "--nodes", 1, "--gpus-per-node", 2, "--out", taken.parent)
+    assert told.code == 2
+    assert told.err.splitlines()[-1] == f"error: --out: {taken}: Is a directory; choose another directory"
+    assert "CLOUD GPU-H" in told.out
+
+
 def test_other_commands_do_not_wait_for_numpy():
     program = (
         "import sys; sys.argv = ['starburst', 'status', '--help']\n"

@@ -14,7 +14,7 @@ from sim.reports.advice import BUDGETS
 from sim.reports.figures import require_matplotlib, write_figures
 from sim.reports.title import title_of
 from sim.spec import CHOICES, HOUR_S, Spec, option
-from sim.sweep import sweeps
+from sim.sweep import SweepPoint, sweeps
 from sim.trace import Trace
 from starburst.app.errors import UserError
 from starburst.app.wiring.stored import live_core
@@ -131,8 +131,20 @@ def advise(options: AdviseOptions) -> None:
     with at_work(f"simulating {sum(map(len, traces)):,} jobs") as progress:
         bases = [(trace, with_queues_of(trace, spec)) for trace in traces]
         grids = sweeps(bases, [BUDGETS], on=options.on, progress=progress)
-    if out is not None:
-        write_figures(grids[0], out, title_of(traces[0], [spec]))
+    try:
+        if out is not None:
+            write_figures(grids[0], out, title_of(traces[0], [spec]))
+    finally:  # what was simulated is not lost where a picture cannot be written
+        _tell(names, traces, grids, options.output)
+
+
+def _tell(
+    names: Sequence[str | None],
+    traces: Sequence[Trace],
+    grids: Sequence[list[SweepPoint]],
+    output: Format,
+) -> None:
+    """The advice, and for which traces it may be chance."""
     for name, trace in zip(names, traces, strict=True):
         if len(trace) < FEW_JOBS:
             few = (
@@ -141,9 +153,9 @@ def advise(options: AdviseOptions) -> None:
             tell([few if len(names) == 1 else f"{name}: {few}"])
     found = [AdvisedTrace.of(name or "", points) for name, points in zip(names, grids, strict=True)]
     if len(found) == 1:
-        print_advice(found[0], options.output)
+        print_advice(found[0], output)
     else:
-        TRACES.print(found, options.output)
+        TRACES.print(found, output)
 
 
 def settings_at_home() -> tuple[Settings, Sequence[Node]]:

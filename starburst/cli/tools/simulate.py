@@ -85,8 +85,9 @@ def _grid(options: SimulateOptions, spec: Spec, texts: list[str]) -> None:
     trace = jobs_of(options.jobs, history=options.history, specs=[cell for _, cell in cells])
     with at_work(f"simulating {len(trace):,} jobs") as progress:
         points = sweep(trace, spec, axes, engine=options.engine, on=options.on, progress=progress)
-    listing = points_listing(points)
-    if options.out is not None:
-        write("--out", options.out / "results.csv", points_csv(points))
-        write_figures(points, options.out, title_of(trace, [cell for _, cell in cells]))
-    listing.print(points, options.output)
+    try:
+        if options.out is not None:
+            write("--out", options.out / "results.csv", points_csv(points))
+            write_figures(points, options.out, title_of(trace, [cell for _, cell in cells]))
+    finally:  # what was simulated is not lost where a file cannot be written
+        points_listing(points).print(points, options.output)
