@@ -39,8 +39,10 @@ _PART = re.compile(r"(\*|\?|[A-Za-z0-9]+)(?:-([A-Za-z0-9]+))?(?:/([0-9]+))?")
 _ANY = ("*", "?")
 #: Days of the months, in a leap year.
 _LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-#: A job of a schedule is named by the minute.
-_LEAST_EVERY_S = 60
+#: A job of a schedule is named by the minute; a tick beyond the calendar has no date to be shown.
+_LEAST_EVERY_S, _MOST_EVERY_DAYS = 60, 3650
+#: Characters of a schedule; Python reads no number of some thousand digits.
+_LONGEST_TEXT = 1000
 
 
 class ScheduleError(ValueError):
@@ -162,6 +164,8 @@ def read_schedule(text: str, zone: str) -> CronSchedule:
     """
     zone_of(zone)
     text = " ".join(text.split())
+    if len(text) > _LONGEST_TEXT:
+        raise ScheduleError(f"has more than {_LONGEST_TEXT} characters")
     every = _EVERY.fullmatch(text)
     if every is not None:
         return CronSchedule(text, zone, every_s=_seconds(every))
@@ -197,6 +201,8 @@ def _seconds(every: re.Match[str]) -> int:
     total = (hours * 60 + minutes) * 60 + seconds
     if total < _LEAST_EVERY_S:
         raise ScheduleError("must be at least a minute")
+    if total > _MOST_EVERY_DAYS * 86_400:
+        raise ScheduleError(f"must be at most {_MOST_EVERY_DAYS} days")
     return total
 
 
@@ -217,7 +223,7 @@ def _values(word: str, limits: _FieldRange) -> Iterator[int]:
             high = top if step and not last else low
         if last:
             high = _number(last, limits)
-        if high < low or step == "0":
+        if high < low or (step and not int(step)):
             raise ScheduleError(f"{limits.name}: {part!r} has no values")
         yield from range(low, high + 1, int(step or 1))
 

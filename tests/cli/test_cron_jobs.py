@@ -39,6 +39,18 @@ def test_the_life_of_a_cron_job(cli: Cli, past: Past) -> None:
     assert (gone.code, gone.err.startswith("error: there is no CronJob")) == (2, True)
 
 
+@pytest.mark.parametrize("schedule", ["@every 9999999999h", "*/00 2 * * *"])
+def test_a_schedule_without_a_tick_on_the_calendar_is_refused(
+    cli: Cli, past: Past, tmp_path: Path, schedule: str
+) -> None:
+    file = tmp_path / "never.yaml"
+    file.write_text(EXAMPLE.read_text(encoding="utf-8").replace("0 2 * * *", schedule))
+    told = cli("submit", file)
+    assert told.code == 2
+    assert "spec.schedule: " in told.err
+    assert cron_jobs.every(past.store) == []
+
+
 def test_where_a_job_is_asked_for_a_cron_job_is_told_apart(cli: Cli, past: Past) -> None:
     told = cli("logs", "cronjob/retrain")
     assert told.err.startswith("error: cronjob/retrain: is a CronJob; name one of its jobs")
