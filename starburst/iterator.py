@@ -34,6 +34,9 @@ WINDOW_S = 10.0
 TIMEOUT_S, LAST_S = 3.0, 0.3
 #: Longest pause after failures; the first is two windows long, and each next one twice as long.
 MOST_PAUSE_S = 600.0
+#: What a report may fail with. Whatever else is raised meanwhile is of the program's own signal handlers, by
+#: which it is told to save its state.
+FAILURES = (ArithmeticError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError)
 #: Share of a profile that is not measured: caches fill and kernels are compiled.
 WARM_UP = 0.1
 
@@ -102,7 +105,7 @@ class Watched(Generic[T]):
         try:
             if self._where is not None:
                 _report(self._where, {"done": self._done, "total": self._total, "per_s": per_s})
-        except Exception:  # such as a full disk: the job must not be disturbed, and the next may arrive
+        except FAILURES:  # such as a full disk: the job must not be disturbed, and the next may arrive
             pass
         return now + WINDOW_S
 

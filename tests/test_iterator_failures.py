@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,26 @@ def test_after_a_thread_that_could_not_start_comes_the_next(monkeypatch: pytest.
             line.put({"done": 1})
     line.put({"done": 2})
     assert sent.wait(timeout=5)
+
+
+class PreemptedError(Exception):
+    """What a program's handler of SIGTERM raises, to leave the loop and save its state."""
+
+
+def test_what_a_signal_handler_raises_during_a_report_leaves_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(signum: int, _frame: object) -> None:
+        raise PreemptedError(signum)
+
+    monkeypatch.setenv("STARBURST_REPORT", str(tmp_path / "report.json"))
+    monkeypatch.setattr(iterator, "_write", lambda path, data: signal.raise_signal(signal.SIGTERM))
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(PreemptedError):
+            list(watch(range(5)))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("number", [np.int64, np.float32, np.array], ids=["int", "float", "tensor"])
