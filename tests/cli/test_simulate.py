@@ -263,6 +263,21 @@ def test_a_job_that_no_node_holds_is_named(cli, jobs):
     assert "big" in one_line(cli("simulate", jobs, "--nodes", 1, "--gpus-per-node", 8))
 
 
+@pytest.mark.parametrize("command", ["simulate", "advise"])
+def test_memory_runs_short_where_that_of_a_node_is_given(cli, tmp_path, command):
+    file = tmp_path / "large.csv"
+    lines = [f"j{i},0,1,1,100" for i in range(2)]
+    file.write_text("\n".join(["job_id,arrival_h,duration_h,gpus,memory_gib", *lines, ""]))
+    words = ("--nodes", 1, "--gpus-per-node", 2, "--waiting", "runtime", "-o", "json")
+    enough, short = (
+        json.loads(cli(command, file, *words, *more).out) for more in ((), ("--memory-gib-per-node", 150))
+    )
+    if command == "advise":
+        enough, short = enough["budgets"][0], short["budgets"][0]
+    assert [told["cloud_jobs"] for told in (enough, short)] == [0, 1]
+    assert short["spec"]["memory_gib_per_node"] == 150
+
+
 @pytest.mark.parametrize("sizes", ["16,256", "256,16"])
 def test_every_cluster_of_a_grid_must_hold_the_jobs(cli, tmp_path, sizes):
     """Whatever they are swept over; what does not fit would leave at once, and nobody would say so."""

@@ -60,6 +60,10 @@ class AdviseOptions:
     cpus_per_node: Annotated[
         float | None, typer.Option(metavar="N", help="CPUs of a node [96; with --history this home's].")
     ] = None
+    memory_gib_per_node: Annotated[
+        float | None,
+        typer.Option(metavar="GIB", help="Memory of a node; GiB [1,000,000; with --history this home's]."),
+    ] = None
     waiting: Annotated[
         str | None, typer.Option(metavar=WITH_BUDGET, help="[compute; with --history this home's].")
     ] = None
@@ -101,16 +105,16 @@ class AdviseOptions:
         live, home = settings_at_home() if self.history else (Settings(), ())
         if self.waiting or live.waiting in WITHOUT_BUDGET:
             live = replace(live, waiting=self.waiting or DEFAULT.waiting)
-        names = ("nodes", "gpus_per_node", "cpus_per_node")
+        size = cluster_size(home, {name: getattr(self, name) for name in SIZES})
         asked = {
+            "memory_gib_per_node": self.memory_gib_per_node,
             "budget_mode": self.budget_mode,
             "hopeless": self.hopeless,
             "t_max_h": self.t_max,
             "queue_cap": self.queue_cap,
         }
         return Spec(
-            **cluster_size(home, {name: getattr(self, name) for name in names}),
-            **policy_of(live) | {name: value for name, value in asked.items() if value is not None},
+            **size | policy_of(live) | {name: value for name, value in asked.items() if value is not None},
             warmup=self.warmup,
             price_per_gpu_hour=self.price_per_gpu_hour,
         )

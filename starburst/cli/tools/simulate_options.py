@@ -31,6 +31,9 @@ class SpecOptions:
     nodes: Annotated[int, typer.Option(help="Nodes of the cluster; 0 only with --packer.")] = DEFAULT.nodes
     gpus_per_node: Annotated[int, typer.Option(help="GPUs of a node.")] = DEFAULT.gpus_per_node
     cpus_per_node: Annotated[float, typer.Option(help="CPUs of a node.")] = DEFAULT.cpus_per_node
+    memory_gib_per_node: Annotated[float, typer.Option(metavar="GIB", help="Memory of a node; GiB.")] = (
+        DEFAULT.memory_gib_per_node
+    )
     waiting: Annotated[str, typer.Option(metavar=one_of("waiting"), help="Policy by which jobs wait.")] = (
         DEFAULT.waiting
     )
@@ -110,6 +113,7 @@ class SpecOptions:
             nodes=self.nodes,
             gpus_per_node=self.gpus_per_node,
             cpus_per_node=self.cpus_per_node,
+            memory_gib_per_node=self.memory_gib_per_node,
             waiting=self.waiting,
             factor=self.factor,
             budget_percent=DEFAULT.budget_percent if self.budget is None else self.budget,
