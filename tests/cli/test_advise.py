@@ -126,6 +126,14 @@ def test_what_the_cluster_cannot_hold_is_left_out_and_said(cli, past):
     assert told == "error: --history: this cluster holds none of the 5 jobs; give --nodes"
 
 
+def test_few_are_the_jobs_that_count(cli, tmp_path):
+    file = tmp_path / "jobs.csv"
+    rows = [f"j{i},{i / 4},1,1" for i in range(600)]
+    file.write_text("\n".join(["job_id,arrival_h,duration_h,gpus", *rows, ""]))
+    assert cli("advise", file, "--nodes", 1).err == ""
+    assert cli("advise", file, "--nodes", 1, "--warmup", 250).err.startswith("note: 101 jobs are few")
+
+
 def test_several_traces_get_a_line_each_and_the_advice_of_each_alone(cli, tmp_path):
     files = []
     for name, every_h in (("busy.csv", 0.25), ("idle.csv", 10.0)):

@@ -139,21 +139,15 @@ def advise(options: AdviseOptions) -> None:
         if out is not None:
             write_figures(grids[0], out, title_of(traces[0], [spec]))
     finally:  # what was simulated is not lost where a picture cannot be written
-        _tell(names, traces, grids, options.output)
+        _tell(names, grids, options.output)
 
 
-def _tell(
-    names: Sequence[str | None],
-    traces: Sequence[Trace],
-    grids: Sequence[list[SweepPoint]],
-    output: Format,
-) -> None:
+def _tell(names: Sequence[str | None], grids: Sequence[list[SweepPoint]], output: Format) -> None:
     """The advice, and for which traces it may be chance."""
-    for name, trace in zip(names, traces, strict=True):
-        if len(trace) < FEW_JOBS:
-            few = (
-                f"{len(trace)} jobs are few: the advice may be chance; from {FEW_JOBS} jobs on it is sounder"
-            )
+    for name, points in zip(names, grids, strict=True):
+        jobs = points[0].no_wait.jobs_counted
+        if jobs < FEW_JOBS:
+            few = f"{jobs} jobs are few: the advice may be chance; from {FEW_JOBS} jobs on it is sounder"
             tell([few if len(names) == 1 else f"{name}: {few}"])
     found = [AdvisedTrace.of(name or "", points) for name, points in zip(names, grids, strict=True)]
     if len(found) == 1:
