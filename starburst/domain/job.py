@@ -244,7 +244,7 @@ class JobEdit:
     def __str__(self) -> str:
         words = {"max_wait_s": "max-wait", "runtime_estimate_s": "runtime-estimate"}
         return ", ".join(
-            f"{words.get(name, name)} {changed:g}{' s' if name in words else ''}"
+            f"{words.get(name, name)} {changed:.15g}{' s' if name in words else ''}"
             for name, changed in self.changes.items()
         )
 
