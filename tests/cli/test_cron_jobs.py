@@ -51,6 +51,12 @@ def test_a_schedule_without_a_tick_on_the_calendar_is_refused(
     assert cron_jobs.every(past.store) == []
 
 
+def test_a_cron_job_that_is_submitted_has_no_log_to_follow(cli: Cli, past: Past) -> None:
+    told = cli("submit", "-f", EXAMPLE)
+    assert (told.code, "submitted\n" in told.out) == (0, True)
+    assert "note: a CronJob has no log; those of its jobs are shown by starburst logs -f JOB\n" in told.err
+
+
 def test_where_a_job_is_asked_for_a_cron_job_is_told_apart(cli: Cli, past: Past) -> None:
     told = cli("logs", "cronjob/retrain")
     assert told.err.startswith("error: cronjob/retrain: is a CronJob; name one of its jobs")

@@ -107,7 +107,10 @@ def _kind(row: Mapping[str, Any]) -> str:
 
 
 def _follow(backend: Backend, job_ids: list[str]) -> None:
-    """Show the log of the job until it ends; of several none is shown."""
+    """Show the log of the job until it ends; of several, and of CronJobs alone, none is shown."""
+    if not job_ids:
+        say("note: a CronJob has no log; those of its jobs are shown by starburst logs -f JOB", sys.stderr)
+        return
     if len(job_ids) > 1:
         say(f"note: these are {len(job_ids)} jobs; their logs are shown by starburst logs -f JOB", sys.stderr)
         return
