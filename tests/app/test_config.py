@@ -136,6 +136,14 @@ def test_an_unknown_price_is_null_and_no_cloud_is_an_empty_list(load):
     assert load("cloud: {offers: []}").cloud.catalog() == ()
 
 
+@pytest.mark.parametrize("section", sorted(Config.model_fields))
+def test_a_field_that_no_section_has_is_named_with_those_that_there_are(problems, section):
+    several = isinstance(getattr(Config(), section), list)
+    (said,) = problems(f"{section}: {'[{zzz: 1}]' if several else '{zzz: 1}'}")[-1:]
+    place = f"{section}[0]" if several else section
+    assert said.startswith(f"{place}.zzz: there is no such field; the fields here are ")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -294,6 +294,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "nodes": NodeConfig,
     "offers": OfferConfig,
     "caps": CapConfig,
+    "notify": NotifyRule,
+    "smtp": SmtpConfig,
     "queues": QueueConfig,
     "limits": LimitsConfig,
     "debug": DebugConfig,
