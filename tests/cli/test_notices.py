@@ -122,6 +122,22 @@ def test_e_mail_has_the_first_line_as_its_subject() -> None:
     assert "job b: failed" in mail
 
 
+@pytest.mark.parametrize("address", ["ops@", "<", "ops@lab.example\nBcc: x"])
+def test_an_address_that_is_none_is_given_up_and_does_not_end_the_scheduler(address: str) -> None:
+    smtp = SmtpConfig(host="127.0.0.1", port=1, sender="starburst@lab.example")
+    with structlog.testing.capture_logs() as logged:
+        assert sent(NotifyRule(email=[address]), "job a: failed", smtp) == (False, [])
+    (line,) = logged
+    assert (line["event"], line["target"]) == ("notice-not-sent", address)
+
+
+def test_a_file_that_is_no_text_and_a_host_that_is_none_are_given_up(tmp_path: Path) -> None:
+    (tmp_path / "hook").write_bytes(b"https://hooks.example/T1/\xff\n")
+    assert sent(NotifyRule(webhook_file=str(tmp_path / "hook")), "x") == (False, [])
+    smtp = SmtpConfig(host="smtp..example", sender="starburst@lab.example")
+    assert sent(NotifyRule(email=["ops@lab.example"]), "x", smtp) == (False, [])
+
+
 def test_a_rule_is_for_events_a_user_and_a_queue() -> None:
     ended = Notice(("ended", "failed"), "a", "ada", "vision")
     leaked = Notice(("leaked",), "i-1")

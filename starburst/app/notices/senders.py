@@ -39,8 +39,11 @@ async def deliver(rule: NotifyRule, smtp: SmtpConfig, text: str, sleep: Sleep = 
         except UndeliverableError as error:
             problem = error
             break
-        except (httpx.HTTPError, httpx.InvalidURL, OSError, smtplib.SMTPException) as error:
+        except (httpx.HTTPError, OSError, smtplib.SMTPException) as error:
             problem = error
+        except Exception as error:  # an address or a password that a library can make nothing of
+            problem = error
+            break
         else:
             return True
         if pause_s is not None:
