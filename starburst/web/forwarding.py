@@ -1,6 +1,7 @@
 """ASGI middleware of a replica that stands by: what changes something is done by the leader.
 
-Questions are answered here, from the store that both share.
+Questions are answered here, from the store that both share. What the forms of pages ask for is written into
+it here, too, as commands do it: a session, and with it the token of its forms, is of one replica.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ log = structlog.get_logger()
 CHANGES = ("POST", "PUT")
 #: Path of a run's report, which has a token of its own.
 REPORT = re.compile("/api/v1/jobs/([^/]+)/attempts/[^/]+/progress")
-#: Sessions are of the replica that began them.
-OWN = ("/login", "/logout")
+#: Forms: sessions are of the replica that began them.
+OWN = re.compile("/login|/logout|/submit|/dashboard/.*")
 #: Marks a request that a replica has passed on; it is not passed on twice.
 FORWARDED = "x-starburst-forwarded"
 #: Headers that the leader is given, and those of its answer that are given back.
@@ -49,7 +50,7 @@ class ForwardToLeader:
         self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        changes = scope["type"] == "http" and scope["method"] in CHANGES and scope["path"] not in OWN
+        changes = scope["type"] == "http" and scope["method"] in CHANGES and not OWN.fullmatch(scope["path"])
         response = await self._elsewhere(Request(scope, receive)) if changes else None
         await (self._app if response is None else response)(scope, receive, send)
 

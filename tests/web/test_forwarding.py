@@ -154,6 +154,27 @@ def test_a_stranger_is_refused_here_since_the_leader_would_take_him_for_this_mac
     assert other.asked == []
 
 
+@pytest.mark.parametrize("with_token", [False, True])
+def test_forms_of_a_standbys_pages_are_written_into_the_store_that_the_leader_reads(
+    standby: TestClient, app_context: AppContext, token: Callable[..., str], other: Leader, with_token: bool
+) -> None:
+    """Its session and the token of its forms are nobody else's."""
+    if with_token:
+        login = standby.post("/login", data={"token": token("admin")}, follow_redirects=False)
+        form_token = login.headers["location"].partition("#forms=")[2]
+    else:
+        form_token = standby.get("/submit").text.partition('name="form_token" value="')[2].partition('"')[0]
+    for path, fields in (
+        ("/dashboard/jobs/wait-55555/steer", {"verb": "hold"}),
+        ("/submit", {"command": "echo hi"}),
+    ):
+        sent = standby.post(path, data={**fields, "form_token": form_token}, follow_redirects=False)
+        assert sent.status_code == 303
+    assert [request.kind for request in app_context.store.requests(9)] == ["hold", "submit"]
+    assert standby.post("/submit", data={"command": "echo hi", "form_token": "guess"}).status_code == 403
+    assert other.asked == []
+
+
 def test_a_run_reports_through_any_replica(
     standby: TestClient, app_context: AppContext, other: Leader
 ) -> None:
