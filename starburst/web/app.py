@@ -18,7 +18,7 @@ from starburst.web.dashboard import actions, dashboard, own_notices, static_file
 from starburst.web.dashboard.answers import missing
 from starburst.web.decision_feed import DecisionFeed
 from starburst.web.dependencies import Services, unscoped_page_viewer, unscoped_viewer, viewer
-from starburst.web.errors import add_handlers, answer
+from starburst.web.errors import add_handlers, answer, is_for_page
 from starburst.web.form_tokens import FormTokens
 from starburst.web.middleware import HEALTH, LEADING
 from starburst.web.routes import cronjobs, fleet, jobs, login, progress, streams
@@ -99,7 +99,7 @@ def serve(
 def unknown_address(request: Request, error: Exception) -> Response:
     """The answer where there is no route: a page for browsers, JSON for programs."""
     detail = error.detail if isinstance(error, HTTPException) else str(error)
-    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/"):
+    if is_for_page(request):
         return missing(f"there is no page {request.url.path}")
     return answer(404, detail)
 

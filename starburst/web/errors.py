@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: JSON {"error": "…"} with one line per problem."""
+"""Errors as HTTP answers: JSON {"error": "…"} with one line per problem; for browsers a page."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from starburst.store.errors import (
     UnusableError,
 )
 from starburst.store.quota import QuotaError
+from starburst.web.dashboard.answers import missing, signed_in
 
 log = structlog.get_logger()
 
@@ -44,23 +45,24 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HttpError)
     def refused(request: Request, refusal: HttpError) -> Response:
-        at_browser = request.method == "GET" and "text/html" in request.headers.get("accept", "")
-        if refusal.status == 401 and at_browser:
+        if refusal.status == 401 and (
+            is_for_page(request) or (request.method == "GET" and _takes_pages(request))
+        ):
             return RedirectResponse("/login", 303)
-        return answer(refusal.status, str(refusal), refusal.headers)
+        return told(request, refusal.status, str(refusal), refusal.headers)
 
     @app.exception_handler(RequestValidationError)
-    def malformed(_: Request, error: RequestValidationError) -> Response:
-        return answer(400, "\n".join(dict.fromkeys(map(_line, error.errors()))))
+    def malformed(request: Request, error: RequestValidationError) -> Response:
+        return told(request, 400, "\n".join(dict.fromkeys(map(_line, error.errors()))))
 
     @app.exception_handler(UserError)
-    def bad(_: Request, error: UserError) -> Response:
-        return answer(400, str(error))
+    def bad(request: Request, error: UserError) -> Response:
+        return told(request, 400, str(error))
 
     @app.exception_handler(StoreError)
-    def not_stored(_: Request, error: StoreError) -> Response:
+    def not_stored(request: Request, error: StoreError) -> Response:
         status = {JobNotFoundError: 404, CronJobNotFoundError: 404, QuotaError: 403}.get(type(error), 400)
-        return answer(status, str(error))
+        return told(request, status, str(error))
 
     @app.exception_handler(UnusableError)
     @app.exception_handler(DamagedError)
@@ -70,8 +72,8 @@ def add_handlers(app: FastAPI) -> None:
         return unavailable(error) or bug(request, error)
 
     @app.exception_handler(HTTPException)
-    def of_routing(_: Request, error: HTTPException) -> Response:
-        return answer(error.status_code, error.detail, error.headers)
+    def of_routing(request: Request, error: HTTPException) -> Response:
+        return told(request, error.status_code, error.detail, error.headers)
 
     @app.exception_handler(ClientDisconnect)
     def gone(_request: Request, _error: ClientDisconnect) -> Response:
@@ -102,9 +104,27 @@ def unavailable(error: Exception) -> Response | None:
     )
 
 
+def told(request: Request, status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An error answer: a page where a browser asks for one, or sends its form."""
+    if not is_for_page(request):
+        return answer(status, text, headers)
+    page = missing(text, status, signed_in=signed_in(request))
+    page.headers.update(headers or {})
+    return page
+
+
+def is_for_page(request: Request) -> bool:
+    """Whether the answer is for people: a browser asks for a page, or sends its form."""
+    return _takes_pages(request) and not request.url.path.startswith("/api/")
+
+
 def answer(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
     """An error answer."""
     return JSONResponse({"error": text}, status, headers)
+
+
+def _takes_pages(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
 
 
 def _line(problem: Mapping[str, object]) -> str:

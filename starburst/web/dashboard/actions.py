@@ -74,11 +74,8 @@ async def steer(request: Request, context: FormSender, job: str) -> Response:
     verb = STEERS.get(fields.get("verb", ""))
     if verb is None:
         raise HttpError(400, "verb: is none of hold, release, requeue and cancel")
-    try:
-        row = await run_in_threadpool(context.job, job)
-        await run_in_threadpool(steer_jobs, context, [row], partial(verb, by=asker(context)))
-    except HttpError as refused:
-        return missing(str(refused), refused.status)
+    row = await run_in_threadpool(context.job, job)
+    await run_in_threadpool(steer_jobs, context, [row], partial(verb, by=asker(context)))
     return RedirectResponse(f"/jobs/{quote(row.id)}", 303)
 
 

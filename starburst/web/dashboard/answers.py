@@ -27,9 +27,9 @@ def page(request: Request, html: str) -> Response:
     return HTMLResponse(html, headers=headers)
 
 
-def missing(what: str, status: int = 404) -> Response:
+def missing(what: str, status: int = 404, *, signed_in: bool = False) -> Response:
     """The page that says what is not there, or what was refused."""
-    return HTMLResponse(render.missing(what, status), status, HEADERS)
+    return HTMLResponse(render.missing(what, status, signed_in=signed_in), status, HEADERS)
 
 
 def signed_in(request: Request) -> bool:

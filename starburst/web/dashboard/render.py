@@ -64,10 +64,10 @@ def job_parts(story: JobStory) -> str:
     return draw_page("job_parts.html", story.now, story=story)
 
 
-def missing(what: str, status: int) -> str:
-    """The page for what is not there (status 404), or was refused."""
+def missing(what: str, status: int, *, signed_in: bool = False) -> str:
+    """The page for what is not there (status 404), or was refused; `signed_in` as for `overview_page`."""
     title = "Not found" if status == 404 else "Refused"
-    return draw_page("missing.html", 0.0, title=title, what=what)
+    return draw_page("missing.html", 0.0, signed_in=signed_in, title=title, what=what)
 
 
 def draw_page(template: str, now: float, *, signed_in: bool = False, **values: object) -> str:

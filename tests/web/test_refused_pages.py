@@ -1,0 +1,75 @@
+"""What a browser is shown where it is refused: a page that says why, or the login; programs get JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from starburst.app.config.http import HttpConfig
+from starburst.web.app import make_app
+from starburst.web.context import AppContext
+from tests.web.conftest import HERE, TestClient, Time
+
+PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.fixture
+def browser(app_context: AppContext, wall: Time, clock: Time) -> Iterator[TestClient]:
+    app = make_app(app_context, HttpConfig(), clock=clock, wall=wall)
+    with TestClient(app, base_url=HERE, follow_redirects=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "why"),
+    [
+        ("/jobs?page_number=0", 400, "page_number: input should be greater than or equal to 1"),
+        ("/dashboard/jobs/zzz/actions", 404, "there is no job &#39;zzz&#39;"),
+        ("/dashboard/jobs/wait-55555/steer", 405, "Method Not Allowed"),
+    ],
+)
+def test_a_page_says_what_is_wrong_with_an_address(
+    browser: TestClient, path: str, status: int, why: str
+) -> None:
+    page = browser.get(path, headers=PAGE)
+    assert (page.status_code, page.headers["Cache-Control"]) == (status, "no-store")
+    assert f'<p class="told">{why}.</p>' in page.text
+    assert browser.get(path).json()["error"] == why.replace("&#39;", "'")
+
+
+def test_a_form_that_is_refused_is_told_so_on_a_page(browser: TestClient) -> None:
+    form_token = browser.get("/submit").text.partition('name="form_token" value="')[2].partition('"')[0]
+    for job, fields, why in (
+        ("wait-55555", {"verb": "cancel"}, "this form is of a page from before a restart"),
+        ("wait-55555", {"verb": "no", "form_token": form_token}, "verb: is none of hold"),
+        (
+            "dome",
+            {"verb": "cancel", "form_token": form_token},
+            "there is no job &#39;dome&#39;; did you mean done?<",
+        ),
+    ):
+        told = browser.post(f"/dashboard/jobs/{job}/steer", data=fields, headers=PAGE)
+        assert told.status_code in (400, 403, 404)
+        assert f'<p class="told">{why}' in told.text
+
+
+def test_a_form_whose_session_is_over_leads_to_the_login(
+    browser: TestClient, token: Callable[..., str]
+) -> None:
+    token("admin")
+    path = "/dashboard/jobs/wait-55555/steer"
+    told = browser.post(path, data={"verb": "cancel"}, headers=PAGE)
+    assert (told.status_code, told.headers["location"]) == (303, "/login")
+    assert browser.post(path, data={"verb": "cancel"}).status_code == 401
+    assert browser.post("/api/v1/jobs/wait/cancel", headers=PAGE).status_code == 401
+
+
+def test_a_token_for_some_queues_is_told_why_it_sees_no_page_and_can_log_out(
+    browser: TestClient, token: Callable[..., str]
+) -> None:
+    browser.post("/login", data={"token": token("viewer", "papers")})
+    page = browser.get("/", headers=PAGE)
+    assert page.status_code == 403
+    assert "the token &#39;viewer&#39; is for some queues only; this shows them all" in page.text
+    assert 'action="/logout"' in page.text
