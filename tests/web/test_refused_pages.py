@@ -73,3 +73,8 @@ def test_a_token_for_some_queues_is_told_why_it_sees_no_page_and_can_log_out(
     assert page.status_code == 403
     assert "the token &#39;viewer&#39; is for some queues only; this shows them all" in page.text
     assert 'action="/logout"' in page.text
+
+
+def test_a_login_with_too_many_fields_is_refused(browser: TestClient) -> None:
+    told = browser.post("/login", data={f"field-{n}": "x" for n in range(21)}, headers=PAGE)
+    assert (told.status_code, "the form has more than 20 fields" in told.text) == (400, True)

@@ -6,7 +6,7 @@ import json
 import shlex
 from functools import partial
 from typing import Annotated
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -25,7 +25,7 @@ from starburst.web.dashboard.render import draw_page
 from starburst.web.dependencies import RequestContext, Services, page_submitter, unscoped_page_viewer
 from starburst.web.errors import HttpError
 from starburst.web.form_tokens import FIELD
-from starburst.web.routes.bodies import read_body
+from starburst.web.routes.bodies import read_form
 from starburst.web.routes.jobs import asker, read_texts, steer_jobs
 from starburst.web.routes.streams import EVENTS, logs
 from starburst.web.submission_limits import SubmissionBody, SubmissionLimits
@@ -46,8 +46,6 @@ STEERS = {
     "requeue": submitting.requeue,
     "cancel": submitting.cancel,
 }
-#: Fields of a form, and characters of those that are shown again after a mistake.
-MOST_FIELDS = 20
 
 
 @router.get("/dashboard/jobs/{job}/log")
@@ -145,12 +143,7 @@ async def _fields(request: Request) -> dict[str, str]:
     Raises:
         HttpError: 403, it does not.
     """
-    body = (await read_body(request)).decode(errors="replace")
-    try:
-        found = parse_qs(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
-    except ValueError:
-        raise HttpError(400, f"the form has more than {MOST_FIELDS} fields") from None
-    fields = {name: values[0] for name, values in found.items()}
+    fields = await read_form(request)
     _services(request).form_tokens.check(request, fields.get(FIELD, ""))
     return fields
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 
 from fastapi import Depends, Request
 
@@ -16,6 +17,8 @@ from starburst.web.errors import HttpError
 #: here.
 JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")
+#: Fields of a form.
+MOST_FIELDS = 20
 #: Jobs and arrays per request.
 MOST_NAMES = 1000
 #: A surrogate without its pair.
@@ -82,6 +85,20 @@ async def read_body(request: Request) -> bytes:
         if size > most:
             raise HttpError(413, f"the body has more than {most} bytes; send less, or raise http.max_body")
     return b"".join(parts)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form; of several with one name the first.
+
+    Raises:
+        HttpError: 400 or 413, it has too many fields, or is larger than `http.max_body`.
+    """
+    body = (await read_body(request)).decode(errors="replace")
+    try:
+        found = parse_qs(body, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise HttpError(400, f"the form has more than {MOST_FIELDS} fields") from None
+    return {name: values[0] for name, values in found.items()}
 
 
 async def sources(request: Request, _: Annotated[object, Depends(submitter)]) -> list[ManifestText]:

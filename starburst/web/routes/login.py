@@ -5,8 +5,6 @@ Tokens are never read from URLs, because browser histories and proxy logs keep t
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs
-
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -15,7 +13,7 @@ from starburst.web.auth import limit_key, refuse_other_pages
 from starburst.web.dashboard.answers import HEADERS
 from starburst.web.dashboard.render import draw_page
 from starburst.web.dependencies import Services
-from starburst.web.routes.bodies import read_body
+from starburst.web.routes.bodies import read_form
 from starburst.web.sessions import cookie_name, cookies
 
 router = APIRouter(include_in_schema=False)
@@ -33,8 +31,7 @@ async def enter(request: Request) -> Response:
     services: Services = request.app.state.services
     refuse_other_pages(request)
     services.authenticator.limits.charge(limit_key(request))
-    fields = parse_qs((await read_body(request)).decode(errors="replace"), max_num_fields=10)
-    secret = fields.get("token", [""])[0].strip()
+    secret = (await read_form(request)).get("token", "").strip()
     if await run_in_threadpool(services.authenticator.token, secret) is None:
         return _page("This token is not known, or has expired.", 401)
     for old in cookies(request):
