@@ -15,6 +15,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starburst.app.directories.packing import SubmittersFiles
 from starburst.app.errors import UserError
 from starburst.app.jobs import submitting
+from starburst.app.jobs.cron_jobs import KIND
+from starburst.app.jobs.job_keys import Keys
 from starburst.app.reading.sources import ManifestText
 from starburst.app.reading.workers import shared
 from starburst.store.errors import StoreError
@@ -92,16 +94,27 @@ async def submit(request: Request, context: FormSender) -> Response:
     limits: SubmissionLimits = request.app.state.submission_limits
     try:
         async with limits.of(context.principal.key):
-            ids = await run_in_threadpool(_submit, context, fields)
+            rows = await run_in_threadpool(_submit, context, fields)
     except (UserError, ManifestErrors, QuotaError, StoreError, HttpError) as error:
         status = getattr(error, "status", 400)
         return HTMLResponse(_form(request, fields, str(error)), status, HEADERS)
+    cron_jobs = [str(row["id"]) for row in rows if row.get("kind") == KIND]
+    if cron_jobs:
+        return page(request, _of_cron_jobs(request, cron_jobs, len(rows) - len(cron_jobs)))
+    ids = [str(row["id"]) for row in rows]
     address = f"/jobs/{quote(ids[0])}" if len(ids) == 1 else f"/jobs?q={quote(_common(ids))}"
     return RedirectResponse(address, 303)
 
 
-def _submit(context: RequestContext, fields: dict[str, str]) -> list[str]:
-    """The ids of the submitted jobs."""
+def _of_cron_jobs(request: Request, ids: list[str], jobs: int) -> str:
+    """The page that names submitted CronJobs, which have none of their own, and counts jobs beside them."""
+    beside = f" and {jobs} job{'' if jobs == 1 else 's'}" if jobs else ""
+    told = f"{KIND}/{f', {KIND}/'.join(ids)}{beside}; starburst cronjobs lists CronJobs, and when they tick"
+    return draw_page("missing.html", 0.0, signed_in=signed_in(request), title="Submitted", what=told)
+
+
+def _submit(context: RequestContext, fields: dict[str, str]) -> list[Keys]:
+    """What was submitted."""
     text = fields.get("manifest", "").strip()
     command = fields.get("command", "").strip()
     if bool(text) == bool(command):
@@ -110,7 +123,7 @@ def _submit(context: RequestContext, fields: dict[str, str]) -> list[str]:
     found = read_texts(context, SubmissionBody([source], partial(shared().read, gone=lambda: False)))
     if fields.get("hold"):
         found = submitting.held(found)
-    return [str(row["id"]) for row in submitting.submit(context.store, found, context.snapshots)]
+    return submitting.submit(context.store, found, context.snapshots)
 
 
 def _of_command(command: str, fields: dict[str, str]) -> ManifestText:
