@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy import select
 
+from starburst.store import schema as t
 from starburst.store.listings import pages, queries
 from starburst.store.listings.dashboard_queries import MOST_HITS
 from starburst.store.listings.job_list import SORTS, JobChoice, listed
@@ -116,7 +119,7 @@ def lists(app_context: AppContext) -> APIRouter:
     ) -> Response:
         head = pages.head(app_context.store)
         end = head if before is None else min(before - 1, head)
-        rows = _decisions(app_context, end, subject)
+        rows, is_last = _decisions(app_context, end, subject)
         if subject and not rows and before is None:
             return missing(f"there are no decisions about {subject}")
         html = draw_page(
@@ -124,6 +127,7 @@ def lists(app_context: AppContext) -> APIRouter:
             app_context.now(),
             signed_in=signed_in(request),
             rows=rows,
+            is_last=is_last,
             subject=subject,
             head=head,
         )
@@ -132,9 +136,16 @@ def lists(app_context: AppContext) -> APIRouter:
     return router
 
 
-def _decisions(app_context: AppContext, end: int, subject: str) -> list[DecisionRow]:
-    """The newest rows up to a number, newest first; of one subject all that are kept are the last ROWS."""
+def _decisions(app_context: AppContext, end: int, subject: str) -> tuple[list[DecisionRow], bool]:
+    """The newest rows up to a number, newest first, and whether none is older; of one subject the last ROWS.
+
+    Decisions of jobs that ended long ago are removed, so that numbers have gaps.
+    """
     if subject:
-        return queries.decisions(app_context.store, subject, last=ROWS)[::-1]
-    first = max(0, end - ROWS)
-    return queries.decisions(app_context.store, after_seq=first, limit=end - first)[::-1]
+        return queries.decisions(app_context.store, subject, last=ROWS)[::-1], True
+    seq = t.decisions.c.seq
+    newest = select(t.decisions).where(seq <= end).order_by(seq.desc()).limit(ROWS + 1)
+    with app_context.store.read() as conn:
+        found = conn.execute(newest).mappings().all()
+    rows = [DecisionRow(**{**row, "numbers": json.loads(row["numbers"])}) for row in found[:ROWS]]
+    return rows, len(found) <= ROWS
