@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,8 @@ from starburst.policy.waiting import hours
 from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.web.dashboard.gantt import Gantt
 from starburst.web.dashboard.overview import PHASES, Overview
+
+_MACHINE = re.compile(r"i-[0-9]{6,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    made.tests |= {"machine": _is_machine}
     made.filters |= {"span": _span, "iso": iso, "usd": _usd, "percent": _percent}
     made.globals |= {"asset": _asset, "waited": waited}
     return made
@@ -98,6 +102,11 @@ def waited(queued_at: float, deadline: float | None, now: float) -> float | None
         return None
     whole = deadline - queued_at
     return min(1.0, max(0.0, (now - queued_at) / whole)) if whole > 0 else 1.0
+
+
+def _is_machine(place: str) -> bool:
+    """Whether a name is a rented machine's; nodes of AWS and jobs may be named `i-…`, too."""
+    return _MACHINE.fullmatch(place) is not None
 
 
 def _usd(amount: Money | int) -> str:
