@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from types import FrameType
 from typing import Any
@@ -74,6 +76,9 @@ ELSEWHERE = {
     "sinfo": "nodes",
 }
 
+
+#: Bytes of an argument that are not text, as Python has them.
+_UNDECODED = re.compile("[\udc80-\udcff]")
 
 #: What pydantic, which Typer checks values with, says of a value; first the longer.
 PLAIN_WORDS = {
@@ -182,6 +187,7 @@ def run() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, no child has an exit code
     with safe_output():
         try:
+            _refuse_undecoded(sys.argv[1:])
             sys.exit(app(standalone_mode=False))
         except typer.Abort:
             print("aborted", file=sys.stderr)
@@ -193,6 +199,18 @@ def run() -> None:
             for line in str(error).splitlines():
                 print(visible(f"error: {line}"), file=sys.stderr)
             sys.exit(2)
+
+
+def _refuse_undecoded(words: Iterable[str]) -> None:
+    """Refuse arguments that are not text in the encoding of the locale, unless they name a file.
+
+    Raises:
+        UserError: one is not; no store and no server could be asked for it.
+    """
+    for word in words:
+        if _UNDECODED.search(word) and not os.path.lexists(word):
+            encoding = sys.getfilesystemencoding().upper()
+            raise UserError(f"{word}: is not text in {encoding}, the encoding of this locale; correct it")
 
 
 def _explain_usage(error: Any) -> None:

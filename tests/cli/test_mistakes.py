@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from starburst.cli import main
+from tests.cli.manifests import manifest
 
 COMMANDS = [
     ["status"],
@@ -259,3 +260,34 @@ def test_ctrl_c_in_a_wait_says_that_the_jobs_go_on(home, past):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, f"note: the job goes on; to end it: starburst cancel {job}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [["status", "\udcff"], ["status", "--user", "\udcff"], ["submit", "--", "echo", "\udcff"]]
+)
+def test_an_argument_that_is_not_text(cli, words):
+    assert one_line(cli(*words)) == r"\udcff: is not text in UTF-8, the encoding of this locale; correct it"
+
+
+def test_a_file_whose_name_is_not_text(cli, tmp_path):
+    file = tmp_path / "\udcff.yaml"
+    file.write_text(manifest("a", "true"))
+    assert cli("submit", file).code == 0
+
+
+def test_a_file_whose_name_is_too_long(cli):
+    assert "cannot be read (File name too long)" in one_line(cli("submit", "a" * 300))
+
+
+def test_a_working_directory_of_nobody(cli):
+    told = one_line(cli("submit", "--workdir", "~nosuchuser/x", "--", "echo"))
+    assert told == "--workdir: '~nosuchuser/x': is no directory; name one, or give --no-workdir"
+
+
+def test_a_directory_that_cannot_be_read(cli, tmp_path, monkeypatch):
+    def denied(_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.iterdir", denied)
+    told = one_line(cli("submit", tmp_path))
+    assert told == f"{tmp_path}: cannot be read (Permission denied); name a directory of yours"

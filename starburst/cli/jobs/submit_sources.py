@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -80,10 +81,13 @@ def _files(names: Sequence[str]) -> list[str]:
     """The files, with those of manifests in place of a directory, as kubectl has it."""
     found: list[str] = []
     for name in names:
-        if name == "-" or not Path(name).is_dir():
+        if name == "-" or not os.path.isdir(name):
             found.append(name)
             continue
-        inside = [str(path) for path in sorted(Path(name).iterdir()) if path.suffix in MANIFESTS]
+        try:
+            inside = [str(path) for path in sorted(Path(name).iterdir()) if path.suffix in MANIFESTS]
+        except OSError as error:
+            raise UserError(f"{name}: cannot be read ({error.strerror}); name a directory of yours") from None
         if not inside:
             raise UserError(f"{name}: is a directory without a file in {', '.join(MANIFESTS)}; name one")
         found += inside
@@ -117,7 +121,7 @@ def _not_for_manifests(options: SubmitOptions) -> list[str]:
 
 
 def _directory(path: Path) -> str:
-    found = path.expanduser()
-    if not found.is_dir():
+    found = os.path.expanduser(path)
+    if not os.path.isdir(found):
         raise UserError(f"--workdir: '{path}': is no directory; name one, or give --no-workdir")
-    return str(found.resolve())
+    return os.path.realpath(found)
