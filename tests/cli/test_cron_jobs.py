@@ -62,6 +62,32 @@ def test_where_a_job_is_asked_for_a_cron_job_is_told_apart(cli: Cli, past: Past)
     assert told.err.startswith("error: cronjob/retrain: is a CronJob; name one of its jobs")
 
 
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
+@pytest.mark.parametrize("unknown", ["nosuch", "cronjob/nosuch"])
+def test_nothing_is_asked_of_a_cron_job_if_what_is_named_beside_it_is_not_there(
+    cli: Cli, past: Past, verb: str, unknown: str
+) -> None:
+    cli("submit", EXAMPLE, *(["--hold"] if verb == "release" else []))
+    past.submit("a-11111")
+    before = cron_jobs.every(past.store)
+    told = cli(verb, "cronjob/retrain", "a", unknown)
+    assert (told.code, told.out) == (2, "")
+    assert "nosuch" in told.err
+    assert cron_jobs.every(past.store) == before
+    assert past.store.requests(9) == []
+
+
+@pytest.mark.parametrize("choice", [("--all",), ("--queue", "x"), ("--user", "ada")])
+def test_a_cron_job_and_a_choice_of_jobs_are_not_cancelled_at_once(
+    cli: Cli, past: Past, choice: tuple[str, ...]
+) -> None:
+    """Else whoever cancels a CronJob and all jobs leaves the jobs running, and is told nothing of it."""
+    cli("submit", EXAMPLE)
+    told = cli("cancel", "cronjob/retrain", *choice, "--yes")
+    assert told.err == "error: name jobs, or choose them with --user, --queue or --all; not both\n"
+    assert len(cron_jobs.every(past.store)) == 1
+
+
 def test_jobs_and_cron_jobs_of_a_file_are_stored_together_or_not_at_all(
     cli: Cli, past: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from starburst.app.errors import UserError
 from starburst.cli.backend.backend import Backend
 from starburst.cli.backend.session import open_backend
 from starburst.cli.completion import complete_jobs, complete_queues
-from starburst.cli.jobs.cronjobs import steer_cron_jobs, without_cron_jobs
+from starburst.cli.jobs.cronjobs import known_cron_jobs, steer_cron_jobs
 from starburst.cli.jobs.folding import array_of
 from starburst.cli.jobs.names import job_ids
 from starburst.cli.jobs.request_answers import RequestAnswer, tell
@@ -62,21 +62,18 @@ def cancel(
 ) -> None:
     """Cancel jobs, wherever they are. A running one gets SIGTERM and its grace first."""
     with open_backend() as backend:
-        given, cron_jobs = without_cron_jobs(jobs)
-        told = steer_cron_jobs(backend, "cancel", cron_jobs)
-        if cron_jobs and not (given or array):
-            tell(told, output)
-            return
+        given, cron_jobs = known_cron_jobs(backend, jobs)
         names = job_ids(backend, [*given, *(array or ())])
-        if names and (user or queue or all_):
+        if (names or cron_jobs) and (user or queue or all_):
             raise UserError("name jobs, or choose them with --user, --queue or --all; not both")
-        if not names:
+        if not (names or cron_jobs):
             if not (user or queue or all_):
                 raise UserError(
                     "name the jobs to cancel, or choose them with --user, --queue, --array or --all"
                 )
             names = _confirmed(_open_jobs(backend, user, queue or ()), yes=yes)
         rows = backend.cancel(names, now=now) if names else []
+        told = steer_cron_jobs(backend, "cancel", cron_jobs)
         tell([*told, *_answers(rows, _cancel_answer)], output)
         backend.note_if_down()
 
@@ -104,9 +101,9 @@ def _confirmed(rows: list[JobRow], *, yes: bool) -> list[str]:
 def hold(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
     """Keep waiting jobs out of the queue until they are released."""
     with open_backend() as backend:
-        given, cron_jobs = without_cron_jobs(jobs)
-        told = steer_cron_jobs(backend, "hold", cron_jobs)
+        given, cron_jobs = known_cron_jobs(backend, jobs)
         rows = backend.hold(job_ids(backend, given)) if given else []
+        told = steer_cron_jobs(backend, "hold", cron_jobs)
         tell([*told, *_answers(rows, _hold_answer)], output)
         backend.note_if_down()
 
@@ -114,9 +111,9 @@ def hold(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
 def release(jobs: Jobs, *, output: OutputOption = Format.TABLE) -> None:
     """Let held jobs wait again; their waits begin anew."""
     with open_backend() as backend:
-        given, cron_jobs = without_cron_jobs(jobs)
-        told = steer_cron_jobs(backend, "release", cron_jobs)
+        given, cron_jobs = known_cron_jobs(backend, jobs)
         rows = backend.release(job_ids(backend, given)) if given else []
+        told = steer_cron_jobs(backend, "release", cron_jobs)
         tell([*told, *_answers(rows, _release_answer)], output)
         backend.note_if_down()
 

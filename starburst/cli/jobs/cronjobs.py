@@ -34,6 +34,19 @@ def without_cron_jobs(texts: Iterable[str] | None) -> tuple[list[str], list[str]
     )
 
 
+def known_cron_jobs(backend: Backend, texts: Iterable[str] | None) -> tuple[list[str], list[str]]:
+    """As `without_cron_jobs`, once it is certain that there are these CronJobs.
+
+    Raises:
+        StoreError, UserError: one is not there; so nothing is asked of the others, and of no job.
+    """
+    given, named = without_cron_jobs(texts)
+    names = list(dict.fromkeys(named))
+    for name in names:
+        backend.cron_job(name)
+    return given, names
+
+
 def steer_cron_jobs(backend: Backend, how: str, names: Iterable[str]) -> list[RequestAnswer]:
     """Cancel, hold or release (`how`) CronJobs; what becomes of them and of their jobs."""
     told = []
