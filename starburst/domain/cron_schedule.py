@@ -127,6 +127,13 @@ class CronSchedule:
         """The ticks whose time on the clock is of this day."""
         if not self._falls_on(day):
             return []
+        begin, end = (datetime.combine(each, time(), zone) for each in (day, day + timedelta(days=1)))
+        offsets = {at.utcoffset() for at in (begin, end, end.replace(fold=1))}
+        if len(offsets) == 1:  # the clock is not set on this day, so no time on it needs a look of its own
+            midnight = begin.timestamp()
+            return sorted(
+                midnight + 3600 * hour + 60 * minute for hour in self.hours for minute in self.minutes
+            )
         shown = [datetime.combine(day, time(hour, minute)) for hour in self.hours for minute in self.minutes]
         return sorted({tick for each in shown for tick in self._instants(each, zone)})
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from starburst.domain.cron_schedule import ScheduleError, read_schedule
+from starburst.domain.cron_schedule import CronSchedule, ScheduleError, read_schedule
 from starburst.domain.cron_timing import CronTiming
 
 NEW_YORK = "America/New_York"
@@ -123,6 +123,48 @@ def test_ticks_rise_and_the_last_one_is_what_came_before(
     if fields[1] not in ("*", "*/2"):  # of fixed hours no time of a clock ticks twice
         shown = [datetime.fromtimestamp(tick, ZoneInfo(zone)).replace(tzinfo=None) for tick in found]
         assert len(set(shown)) == len(shown)
+
+
+def test_a_schedule_of_each_minute_is_looked_at_without_a_conversion_of_each_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The scheduler looks at every CronJob every few seconds, and anybody may submit many."""
+    asked: list[datetime] = []
+    instants = CronSchedule._instants
+
+    def counted(schedule: CronSchedule, shown: datetime, zone: ZoneInfo) -> list[float]:
+        asked.append(shown)
+        return instants(schedule, shown, zone)
+
+    monkeypatch.setattr(CronSchedule, "_instants", counted)
+    minutely, now = CronTiming(read_schedule("* * * * *", "Europe/Berlin")), at("2026-11-23T05:00:30")
+    assert minutely.due(now - 5, now, now - 86_400) is None
+    assert minutely.due(now - 60, now, now - 86_400) == now - 30
+    assert minutely.next(now, now - 86_400) == now + 30
+    assert asked == []
+    assert ticks("59 1,2 * * *", "2026-10-24T12:00", 2, "Europe/Berlin") == [
+        "Sun 25 Oct 2026 01:59 +0200",
+        "Sun 25 Oct 2026 02:59 +0200",
+    ]
+    assert asked != []  # on a day on which the clock is set
+
+
+@example("America/St_Johns", date(2010, 11, 6), "*")  # where the clock was set back at 00:01
+@example("America/Sao_Paulo", date(2018, 2, 17), "*")
+@example("Antarctica/Casey", date(2010, 3, 4), "0-23")
+@given(
+    zone=st.sampled_from(
+        ["America/Havana", "America/Sao_Paulo", "Africa/Casablanca", "Pacific/Apia", NEW_YORK]
+    ),
+    day=st.dates(date(1995, 1, 1), date(2030, 12, 31)),
+    hours=st.sampled_from(["*", "0-23"]),
+)
+def test_the_ticks_of_a_day_are_those_times_that_the_clock_shows(zone: str, day: date, hours: str) -> None:
+    """Also where the clock is set at midnight, or a day is skipped."""
+    schedule, place = read_schedule(f"0,59 {hours} * * *", zone), ZoneInfo(zone)
+    shown = [datetime.combine(day, time(hour, minute)) for hour in range(24) for minute in (0, 59)]
+    expected = sorted({tick for each in shown for tick in schedule._instants(each, place)})
+    assert schedule._on(day, place) == expected
 
 
 def test_after_being_down_the_last_missed_tick_is_due_within_its_deadline() -> None:
