@@ -78,3 +78,18 @@ def test_a_token_for_some_queues_is_told_why_it_sees_no_page_and_can_log_out(
 def test_a_login_with_too_many_fields_is_refused(browser: TestClient) -> None:
     told = browser.post("/login", data={f"field-{n}": "x" for n in range(21)}, headers=PAGE)
     assert (told.status_code, "the form has more than 20 fields" in told.text) == (400, True)
+
+
+def test_the_page_of_a_job_is_told_why_it_gets_no_log(app_context: AppContext) -> None:
+    """A browser shows a page no more of a stream that is refused than that there is none."""
+    app = make_app(app_context, HttpConfig(streams=1))
+    with TestClient(app, base_url=HERE) as browser:
+        limits = app.state.services.authenticator.limits
+        limits.take_stream("testclient")
+        for job, why in (("wait-55555", "too many streams: 1 are open"), ("zzz", "there is no job 'zzz'")):
+            told = browser.get(f"/dashboard/jobs/{job}/log", headers={"Accept": "text/event-stream"})
+            assert (told.status_code, told.headers["content-type"]) == (
+                200,
+                "text/event-stream; charset=utf-8",
+            )
+            assert told.text.startswith(f'event: error\ndata: {{"error": "{why}')

@@ -29,7 +29,7 @@ from starburst.web.errors import HttpError
 from starburst.web.form_tokens import FIELD
 from starburst.web.routes.bodies import read_form
 from starburst.web.routes.jobs import asker, read_texts, steer_jobs
-from starburst.web.routes.streams import EVENTS, logs
+from starburst.web.routes.streams import EVENTS, logs, named_event
 from starburst.web.submission_limits import SubmissionBody, SubmissionLimits
 from translator.errors import ManifestErrors
 from translator.kinds.command_job import name_of_command
@@ -52,8 +52,14 @@ STEERS = {
 
 @router.get("/dashboard/jobs/{job}/log")
 async def log(context: PageView, job: str, last_event_id: Annotated[str, Header()] = "") -> Response:
-    """What a job writes, as server-sent events: for the page of the job."""
-    return await logs(context=context, job=job, follow=True, accept=EVENTS, last_event_id=last_event_id)
+    """What a job writes, as server-sent events: for the page of the job.
+
+    A refusal is an event, too: a browser shows no script the answer to a stream that it does not get.
+    """
+    try:
+        return await logs(context=context, job=job, follow=True, accept=EVENTS, last_event_id=last_event_id)
+    except (HttpError, UserError, StoreError) as refusal:
+        return Response(named_event("error", error=str(refusal)), headers=HEADERS, media_type=EVENTS)
 
 
 @router.get("/dashboard/jobs/{job}/actions")

@@ -231,13 +231,13 @@ class _Reading:
         """The log as server-sent events. An id without data, in pauses, marks the position."""
         async for piece in self._arriving():
             yield self._noted() + (f"id: {piece.id}\n" if piece.id else ": nothing yet\n")
-            yield _named("log", text=piece.text) if piece.text else "\n"
+            yield named_event("log", text=piece.text) if piece.text else "\n"
         if self._whole:
             error = self._task.exception()
             end = (
-                _named("end", found=self._task.result())
+                named_event("end", found=self._task.result())
                 if error is None
-                else _named("error", error=str(error))
+                else named_event("error", error=str(error))
             )
             yield self._noted() + end
 
@@ -270,7 +270,7 @@ class _Reading:
                 yield _Piece("", self._sent)
 
     def _noted(self) -> str:
-        notes = "".join(_named("note", text=note) for note in self._notes)
+        notes = "".join(named_event("note", text=note) for note in self._notes)
         self._notes.clear()
         return notes
 
@@ -280,6 +280,6 @@ class _Reading:
         await asyncio.wait(either, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
 
 
-def _named(name: str, **data: object) -> str:
+def named_event(name: str, **data: object) -> str:
     """A server-sent event."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
