@@ -195,8 +195,16 @@ def test_commands_about_this_machine_do_not_pretend_to_ask_a_server(cli, home, m
             f"{name}: is about this machine, it asks no server; run it where http://far runs"
         )
     monkeypatch.setenv("STARBURST_SERVER", "http://far")
-    for name in ("reap", "doctor"):
-        assert one_line(cli(name)).startswith(f"{name}: is about this machine")
+    told = (
+        ("reap",),
+        ("doctor",),
+        ("exec", "a", "--", "ls"),
+        ("shell", "a"),
+        ("export",),
+        ("what-if", "--config", "f"),
+    )
+    for words in told:
+        assert one_line(cli(*words)).startswith(f"{words[0]}: is about this machine")
     assert one_line(cli("token", "list")).startswith("token: is about this machine")
     for name in ("simulate", "advise"):
         assert one_line(cli(name, "--history")).startswith("--history: is that of this machine's home")

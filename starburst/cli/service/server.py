@@ -34,7 +34,18 @@ REMOTE = (
     "top",
 )
 #: Local commands that users may expect to ask the server.
-OF_THE_HOME = ("reap", "token", "doctor", "backup", "restore", "drain")
+OF_THE_HOME = (
+    "exec",
+    "shell",
+    "reap",
+    "token",
+    "doctor",
+    "backup",
+    "restore",
+    "export",
+    "what-if",
+    "drain",
+)
 
 
 def choose(server: str, command: str, *, typed: bool, insecure: bool = False) -> None:
