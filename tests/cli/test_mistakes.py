@@ -169,14 +169,16 @@ def test_config_init_writes_what_config_check_takes(cli, tmp_path):
         ("factor: 0.1", "[]", False),
         ("budget_percent: 25", "[]", False),
         ("factor: 0.1, budget_percent: 25", "[{name: a, budget_percent: 5}]", False),
+        ("factor: 0.1, budget_percent: 25, budget_mode: calibrated", "[]", False),
     ],
 )
-def test_config_check_names_a_budget_that_changes_nothing(cli, tmp_path, policy, queues, is_idle):
+def test_config_check_and_doctor_name_a_budget_that_changes_nothing(cli, tmp_path, policy, queues, is_idle):
     file = tmp_path / "starburst.yaml"
     file.write_text(f"policy: {{{policy}}}\nqueues: {queues}\n")
     told = cli("config", "check", file)
     assert told.code == 0
     assert ("policy.budget_percent has no effect" in told.out) == is_idle
+    assert ("policy.budget_percent has no effect" in cli("doctor", "--config", file).out) == is_idle
 
 
 def test_config_schema_is_json(cli):

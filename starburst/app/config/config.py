@@ -162,6 +162,17 @@ class Config(Section):
         home = cluster.namespace if isinstance(cluster, KubernetesConfig) else "default"
         return at_home(self.cloud.stores(), home)
 
+    @property
+    def has_idle_budget(self) -> bool:
+        """Whether `policy.budget_percent` is given and changes nothing: a factor takes its place.
+
+        A calibrated budget is kept to with a factor, too, and a queue's own P scales the factor by its ratio
+        to the policy's. Of a file only: a stored config gives all fields.
+        """
+        policy, own = self.policy, any(queue.budget_percent is not None for queue in self.queues)
+        given = {"factor", "budget_percent"} <= policy.model_fields_set and policy.factor is not None
+        return given and policy.budget_mode == "open" and not own
+
     def settings(self) -> Settings:
         """The settings of the core, in SI units."""
         return replace(

@@ -159,8 +159,7 @@ def config_checks(home: Home, file: Path | None) -> tuple[list[DoctorCheck], Con
         return [], None  # reported by the store's check
     kind = config.cluster.kind
     found = [ok("config", f"{source}, cluster.kind: {kind}")]
-    given = config.policy.model_fields_set if file is not None else set()  # a stored config has all fields
-    if {"factor", "budget_percent"} <= given and config.policy.budget_mode == "open":
+    if file is not None and config.has_idle_budget:
         unused = f"{source}: policy.budget_percent has no effect beside policy.factor"
         found.append(warn("config", unused, "leave out one of them"))
     return [*found, *_tracing_checks(config.tracing)], config

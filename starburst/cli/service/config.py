@@ -66,11 +66,11 @@ def parts_of(config: Config) -> dict[str, str]:
 
 
 def _idle_budget(config: Config) -> str:
-    """A note on a `budget_percent` that changes nothing: a factor is set, and no queue has its own P."""
-    policy, own = config.policy, any(queue.budget_percent is not None for queue in config.queues)
-    if policy.factor is None or own or "budget_percent" not in policy.model_fields_set:
+    """A note on a `budget_percent` that changes nothing."""
+    if not config.has_idle_budget:
         return ""
-    return f", by policy.factor {policy.factor:g}; policy.budget_percent has no effect, remove one of them"
+    factor = f"by policy.factor {config.policy.factor:g}"
+    return f", {factor}; policy.budget_percent has no effect, remove one of them"
 
 
 def _count(number: int, thing: str) -> str:
