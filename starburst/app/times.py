@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timezone
 
-#: 9,000 years after the epoch, seconds; later times exceed the calendar.
-FAR_S = 9000 * 365.25 * 86_400
+#: 8,000 years after the epoch, seconds; times after the year 9999 exceed the calendar.
+FAR_S = 8000 * 365.25 * 86_400
 
 
 def local_clock(now: float) -> Callable[[float], str]:

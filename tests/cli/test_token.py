@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from starburst.app.config import run_as
 from starburst.app.config.home import Home
 from starburst.store import tokens
@@ -38,6 +40,14 @@ def test_a_revoked_token_is_gone_and_its_name_free(cli):
     assert cli("token", "revoke", "a").out == "token/a revoked\n"
     assert cli("token", "list").err == "no tokens: the HTTP API answers this machine only\n"
     assert cli("token", "create", "a").out != first
+
+
+@pytest.mark.parametrize(("days", "shown"), [(2_900_000, " 99"), (3_000_000, "the end of time")])
+def test_an_end_beyond_the_calendar_is_shown(cli, days, shown):
+    assert cli("token", "create", "a", "--expires", f"{days}d").code == 0
+    assert shown in cli("token", "list").out
+    (row,) = json.loads(cli("token", "list", "-o", "json").out)
+    assert (row["expires_at"] is None) == (shown == "the end of time")
 
 
 def test_mistakes_are_one_line(cli):
