@@ -177,8 +177,9 @@ def is_due(settings: dict[str, Any] | None, left_s: float) -> bool:
     if settings is None:
         return False
     after_s = settings.get("after_s")
-    sound = isinstance(after_s, (int, float)) and 0 <= after_s < math.inf
-    return bool(settings.get("now")) or left_s <= -(after_s if sound else 0)
+    if not (isinstance(after_s, (int, float)) and 0 <= after_s < math.inf):
+        after_s = 0
+    return bool(settings.get("now")) or left_s <= -after_s
 
 
 def shut_down() -> None:
