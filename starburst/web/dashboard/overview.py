@@ -159,7 +159,7 @@ def overview(app_context: AppContext, computed: Computed, asked: JobFilter) -> O
     rivals = () if comparison is None else comparison.machines
     history = computed.histories.ask(now, day, config.policy.budget_percent / 100, rivals)
     decisions = queries.decisions(store, last=DECISIONS)[::-1]
-    fresh = queries.jobs(store, phases=(SUBMITTED,), limit=JOBS)[::-1]
+    fresh = queries.jobs(store, phases=(SUBMITTED,), limit=board.MOST_HITS if asked.text else JOBS)[::-1]
     said = app_context.scheduler()
     with store.read() as conn:
         holders, nodes = board.placed_jobs(conn), board.nodes(conn)
@@ -203,11 +203,14 @@ def overview(app_context: AppContext, computed: Computed, asked: JobFilter) -> O
 def _search(
     conn: Connection, asked: JobFilter, fresh: Sequence[JobRow], counts: Mapping[str, int]
 ) -> tuple[list[JobRow], int]:
-    """The newest matching jobs, those not yet taken up by the scheduler first, and the number of matches."""
+    """The newest matching jobs, those not yet taken up by the scheduler first, and the number of matches.
+
+    `fresh` are these, the newest first: all that are counted if there is a text to search for.
+    """
     words = asked.text.lower().split()
     new = [row for row in fresh if all(_has(row, word) for word in words)]
     if asked.phase == SUBMITTED:
-        rows, hits = new, len(new)
+        rows, hits = new[:JOBS], len(new)
     else:
         old, hits = board.search(conn, asked.text, (asked.phase,) if asked.phase else (), JOBS)
         rows, hits = (old, hits) if asked.phase else ([*new, *old][:JOBS], hits + len(new))
