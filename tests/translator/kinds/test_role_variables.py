@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import Any
 
 import pytest
 
+from starburst.domain.job import Submission
 from tests.translator.kinds.test_operators import outputs, problems, read, replicas, shell, training
 
 WORKER = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]"
@@ -64,6 +67,29 @@ def test_words_and_variables_of_one_role_are_checked_as_those_of_a_job(
     worker["template"]["spec"]["containers"][0] |= change
     found = problems(training(Master=replicas(1, shell("a")), Worker=worker))
     assert any(each.startswith(f"{WORKER}{line}") for each in found), found
+
+
+def test_each_job_of_an_array_runs_its_one_task_though_its_index_is_not_0() -> None:
+    """JOB_COMPLETION_INDEX is the index of the job in the array then, and no rank."""
+    document = training(Master=replicas(1, shell("echo $RANK of $WORLD_SIZE, $JOB_COMPLETION_INDEX")))
+    document["metadata"]["annotations"] = {"starburst.io/array": "5-7"}
+    assert ran(read(document), "6") == (0, "0 of 1, 6\n")
+
+
+def test_a_task_that_no_role_has_does_not_succeed_with_nothing_done() -> None:
+    found = read(training(Master=replicas(1, shell("true")), Worker=replicas(1, shell("true"))))
+    assert ran(found, "1") == (0, "")
+    assert ran(found, "2") == (127, "")
+
+
+def ran(item: Submission, index: str) -> tuple[int, str]:
+    """Exit code and output of a task with this index, of a gang at localhost."""
+    own = {"JOB_COMPLETION_INDEX": index, "MASTER_ADDR": "localhost"}
+    env = {"PATH": os.environ["PATH"], **dict(item.workload.env), **own}
+    done = subprocess.run(
+        item.workload.command, env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout
 
 
 @pytest.mark.parametrize("processes", ["²", "9" * 5000, ["1"], "two", 0, True])

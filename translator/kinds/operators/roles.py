@@ -38,6 +38,14 @@ _SET, _SHELL_NAME = re.compile(r"\b([A-Z][A-Z0-9_]*)="), re.compile(r"[A-Za-z_][
 _REFERENCE = re.compile(rf"\$\$|\$\(({_SHELL_NAME.pattern})\)")
 _ELASTIC = f"{PREFIX}elastic"
 _RANK = 'starburst_rank="${JOB_COMPLETION_INDEX:-${STARBURST_RANK:-0}}"\n'
+#: A task that no role has must not succeed with nothing done.
+_END = """\
+else
+  echo "starburst: no role has a task of rank $starburst_rank" >&2
+  exit 127
+fi
+exec "$@"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +234,9 @@ class RoleJob:
         given = container.get("env") or []
         container["env"] = [entry for entry in given if entry in common] if isinstance(given, list) else given
         container.pop("args", None)
-        script = _RANK + self.lines + "".join(self._branches(common)) + 'fi\nexec "$@"\n'
+        single = sum(role.replicas for role in self.roles) == 1  # whose index is its job's, in an array
+        rank = "starburst_rank=0\n" if single else _RANK
+        script = rank + self.lines + "".join(self._branches(common)) + _END
         container["command"] = ["/bin/sh", "-c", script]
 
     def _drop_probes(self, container: dict[str, Any]) -> None:
