@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from starburst.domain.job import Member
+from translator.carried import Carried
 from translator.errors import ManifestErrors
 from translator.intake.rules import IntakeRules
 from translator.intake.texts import read_manifests
@@ -91,6 +92,22 @@ def test_the_index_is_read_as_a_variable_as_no_job_of_an_array_is_an_indexed_one
     assert all("read $JOB_COMPLETION_INDEX in the command" in line for line in lines)
     indexed["spec"]["parallelism"] = 4
     assert len(read(yaml.safe_dump(indexed), native=True)[0].job.tasks) == 4, "a gang is an Indexed Job"
+
+
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_an_array_that_reads_the_names_of_its_pods_stays_where_each_has_its_own(tasks: int) -> None:
+    """On rented machines all its jobs had one name, and wrote what they name by it over one another's."""
+    named = yaml.safe_load(manifest("0-3", parallelism=tasks, completions=tasks))
+    source = {"fieldRef": {"fieldPath": "metadata.name"}}
+    named["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "POD", "valueFrom": source}]
+    rules = IntakeRules(native=True, carries=Carried())
+
+    def stays() -> str:
+        return str(read_manifests(yaml.safe_dump(named), "a", suffix=lambda: "x", taking=rules)[0].job.stays)
+
+    assert stays() == "stays on the cluster: the names of pods"
+    named["metadata"]["annotations"] = {}
+    assert stays() == ""
 
 
 def test_the_time_limit_of_an_indexed_job_counts_for_each_job_of_its_array_and_that_is_said() -> None:

@@ -19,6 +19,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 _READ_INDEX = (
     "is of an Indexed Job, and the jobs of an array are none; read $JOB_COMPLETION_INDEX in the command"
 )
+_READ_JOB = "read $STARBURST_JOB in the command, of which each job has its own"
 _OF_INDEXES = (
     "is of the indexes of one Job, and here each of them is a job of an array; remove it, and write "
     "starburst.io/retries for each, or parallelism equal to completions to run all at once as one Job"
@@ -38,10 +39,18 @@ class IndexRange:
         return Member(array, self.first, self.last - self.first + 1, self.at_once)
 
 
-def judge_indexes(spec: Field, *, noted: bool) -> None:
+def judge_indexes(spec: Field, tasks: int, *, noted: bool) -> None:
     """Refuse what a Job says or asks of its indexes where each of them is a job of an array, and note what
-    counts for each; `noted` is false where the user asked for an array.
+    counts for each; `noted` is false where the user asked for an array. Each of its jobs has so many tasks.
     """
+    template = spec.at("template")
+    for path in _paths_of_fields(template.at("spec") if template.value is not None else spec):
+        if tasks == 1 and _INDEX in str(path.value):
+            path.refuse(_READ_INDEX)
+        elif path.value == "metadata.name":
+            path.stay("the names of pods", "is one name for all jobs of the array there", _READ_JOB)
+    if tasks > 1:
+        return
     for key in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy"):
         found = spec.at(key)
         if found.value is not None and (found.report.native or key == "successPolicy"):
@@ -50,11 +59,6 @@ def judge_indexes(spec: Field, *, noted: bool) -> None:
         spec.at("activeDeadlineSeconds").note(
             "counts for each job of the array, not for all of them together"
         )
-
-    template = spec.at("template")
-    for path in _paths_of_fields(template.at("spec") if template.value is not None else spec):
-        if _INDEX in str(path.value):
-            path.refuse(_READ_INDEX)
 
 
 def _paths_of_fields(pod: Field) -> Iterator[Field]:

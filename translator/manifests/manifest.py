@@ -152,8 +152,7 @@ def _submission(
     span = span or hints.array
     if span is not None:
         job_id = array_id(job_id)
-    if span is not None and tasks == 1:
-        judge_indexes(manifest.at("spec"), noted=hints.array is None)
+        judge_indexes(manifest.at("spec"), tasks, noted=hints.array is None)
     job = Job(
         id=job_id,
         name=name,
