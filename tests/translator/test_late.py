@@ -69,6 +69,16 @@ def test_all_of_a_config_map_or_secret_may_be_taken_and_env_has_the_last_word() 
     assert found.secret == {"password": "s3cret"}
 
 
+@pytest.mark.parametrize("mode", ["Indexed", "NonIndexed", None])
+def test_each_task_of_a_gang_has_a_pods_name_of_its_own(mode: str | None) -> None:
+    """What they write by it would else be one another's."""
+    gang = with_env({"name": "POD", **of_field("metadata.name")})
+    gang["spec"] |= {"parallelism": 2, "completions": 2, "completionMode": mode}
+    assert given(gang).plain == {"POD": "train-1"}
+    gang["spec"] |= {"parallelism": 1, "completions": 1, "completionMode": None}
+    assert given(gang).plain == {"POD": "train"}
+
+
 def test_no_name_is_special_where_no_shell_sets_it() -> None:
     """A Secret's keys may have dots and dashes, and a program may be told to leave GPUs alone."""
     data = {LOGIN: {"tls.crt": "c", "api-key": "k", "UID": "7"}}

@@ -196,7 +196,7 @@ def _files(parts: ManifestParts, namespace: str, resolve: Resolve, fidelity: Fid
 
 
 def _downward(parts: ManifestParts, namespace: str) -> Downward:
-    metadata = parts.metadata
+    metadata, tasks = parts.metadata, parts.job.at("parallelism").value
     return Downward(
         name=metadata.at("name").text() or (metadata.at("generateName").text() or "").rstrip("-"),
         names_pods=parts.names_pods,
@@ -204,7 +204,7 @@ def _downward(parts: ManifestParts, namespace: str) -> Downward:
         metadata=parts.template.at("metadata"),
         spec=parts.spec,
         container=parts.container,
-        indexed=parts.indexed,
+        indexed=parts.indexed or (isinstance(tasks, int) and tasks > 1),  # each task has a name of its own
     )
 
 
