@@ -115,6 +115,10 @@ class StormController(Controller):
             self.carried_out.add(f"start/{event.job_id}/{event.attempt}")
         if isinstance(event, SiteSynced):
             self._synced.add(event.site)
+            for job_id, attempt in self.scheduler.state.unconfirmed_runs - event.known:
+                record = self.scheduler.state.current(job_id, attempt)
+                if record is not None and record.site is event.site:  # nor is one that waits for this listing
+                    self.carried_out.add(f"start/{job_id}/{attempt}")
         # What comes before `SiteSynced` is part of the first listing.
         if isinstance(event, TWICE) and len(self._synced) == len(Site):
             if self.weather.strikes("report-late", type(event).__name__):

@@ -79,3 +79,28 @@ def test_what_ended_so_long_ago_that_its_cloud_has_forgotten_it_is_billed(
         assert failed.ended_at - failed.launched_at > 400.0
 
     play(tmp_path, story)
+
+
+def test_a_launch_that_its_cloud_may_have_forgotten_is_billed_from_its_intent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SkyPilot took down what it made before that was listed, and the cloud answered only an hour later."""
+    monkeypatch.setattr(observer, "RETAINED_S", 300.0)
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.refused = {"p3.8xlarge"}
+        await life.cloud.launch("i-2", OFFER)
+        asked_at = wall()
+        while not any("i-2" in cluster for cluster in sky.clusters_known):
+            await asyncio.sleep(0.5)
+        (name,) = (name for name in sky.clusters_known if "i-2" in name)
+        sky.cloud_up = False
+        del sky.clusters_known[name]
+        await asyncio.sleep(life.launch_limit_s + 400.0)
+        sky.cloud_up = True
+        failed = await life.heard(InstanceFailed)
+        assert failed.launched_at == pytest.approx(asked_at, abs=1.0)
+        assert failed.ended_at - failed.launched_at > 400.0
+
+    play(tmp_path, story, launch_limit_s=300.0)

@@ -209,6 +209,12 @@ class CloudObserver:
         provider = OfferName.parse(entry.offer).infra.partition("/")[0]
         return provider in self._shown and await self.instances_of(machine) == []
 
+    def may_have_forgotten(self, machine: RentedMachine) -> bool:
+        """Whether its cloud, which finds nothing, may have described what a launch made that is long over."""
+        limit_s, clock = self._context.settings.launch_limit_s, self._context.clock
+        over_at = clock.pace.wall_time(machine.entry.asked_at) + limit_s
+        return machine.entry.asked and clock.wall() >= over_at + RETAINED_S
+
     async def note_end(self, machine: RentedMachine) -> None:
         """Book what its cloud says of a machine that SkyPilot cannot end now.
 

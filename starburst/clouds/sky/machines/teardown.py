@@ -101,4 +101,6 @@ async def _nothing_left(machine: RentedMachine, observer: CloudObserver) -> bool
         if liveness in (Liveness.LIVES, Liveness.STOPPED):
             await observer.terminate(machine, seen)
         nothing_left = nothing_left and liveness is Liveness.GONE
+    if nothing_left and found == [] and observer.may_have_forgotten(machine):
+        machine.entry.launched_at = machine.entry.launched_at or machine.entry.asked_at
     return nothing_left
