@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from starburst.domain.job import CloudChoice
 from starburst.store.listings import dashboard_queries as board
 from starburst.store.listings import queries
 from starburst.web.dashboard.history import POINTS, history, levels
+from tests.cli.past import Past
 from tests.web.lively import Lively
 
 
@@ -33,3 +35,13 @@ def test_a_morning_ends_with_what_waits_runs_and_was_spent(tmp_path: Path) -> No
         assert cluster.values[-1] == sum(busy)
         assert cluster.level == sum(node.capacity.gpus for node in lively.scheduler.state.capacity.nodes)
         assert (spent.level, longer.level) == (500.0, 25.0)
+
+
+def test_a_machine_of_this_moment_leaves_the_chart_as_it_is(past: Past) -> None:
+    past.submit("train-77777", cloud=CloudChoice.ONLY)
+    past.ready("i-000003")
+    machines = queries.instance_records(past.store, include_ended=True)
+    (now,) = (machine.launched_at for machine in machines if machine.id == "i-000003")
+    assert now is not None
+    spent = history(past.store, now, 500.0, 0.25).charts[0]
+    assert spent.values[-1] == pytest.approx(sum(one.cost(now).micro_usd for one in machines) / 1e6)

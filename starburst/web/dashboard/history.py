@@ -167,9 +167,11 @@ def _spending(machines: Sequence[InstanceRecord], times: Sequence[float], now: f
         began = machine.launched_at
         if began is None:
             return lambda _: 0.0
-        until = max(machine.ended_at or now, began + 1e-9)
+        lasted_s = (now if machine.ended_at is None else machine.ended_at) - began
         dollars = machine.cost(now).micro_usd / 1e6
-        return lambda at: dollars * min(1.0, max(0.0, (at - began) / (until - began)))
+        if lasted_s <= 0:  # its launch made nothing, or is of this moment
+            return lambda at: dollars if at > began else 0.0
+        return lambda at: dollars * min(1.0, max(0.0, (at - began) / lasted_s))
 
     of_machines = [spent(machine) for machine in machines]
     before = sum(bill(times[0]) for bill in of_machines)
