@@ -13,9 +13,13 @@ from zlib import crc32
 
 from starburst.runs.ports import Run
 
+#: Where torchrun lets its processes meet unless its options say otherwise. By itself it takes 29500, and so
+#: would fail beside another one on the machine; pods have a network each.
+TORCHRUN_PORT = "PET_MASTER_PORT"
 #: The variables of tasks that their user may set instead.
 PEER_VARIABLES = frozenset(
     (
+        TORCHRUN_PORT,
         *("SKYPILOT_NODE_IPS", "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE"),
         *("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NNODES", "NODE_RANK"),
     )
@@ -29,7 +33,8 @@ POD_PORT = 29_500
 def peer_variables(run: Run, rank: int, hosts: Sequence[str], port: int) -> dict[str, str]:
     """Variables of one task; `hosts` are the addresses of all tasks by rank, rank 0 listens on `port`.
 
-    Variables of PyTorch are for gangs only: a program of one task that finds them expects others.
+    Of PyTorch's, one task has the port of torchrun only: a program of one task that finds the others
+    expects peers.
     """
     size = len(run.slots)
     gpus = next(slot.resources.gpus for slot in run.slots if slot.rank == rank)
@@ -38,6 +43,7 @@ def peer_variables(run: Run, rank: int, hosts: Sequence[str], port: int) -> dict
         "SKYPILOT_NODE_RANK": str(rank),
         "SKYPILOT_NUM_NODES": str(size),
         "SKYPILOT_NUM_GPUS_PER_NODE": str(gpus),
+        TORCHRUN_PORT: str(port),
     }
     return found if not run.is_gang else found | gang_variables(hosts[0], port, size, str(rank))
 
@@ -56,7 +62,7 @@ def gang_variables(master: str, port: int, size: int, rank: str) -> dict[str, st
 
 
 def master_port(run: Run, taken: Collection[int] = (), is_free: Callable[[int], bool] | None = None) -> int:
-    """A port for rank 0 that no other run has: the first free one from a place that depends on the run."""
+    """A port for the first task that no other run has: the first free one from a place that depends on the run."""
     first = crc32(f"{run.job.id}/{run.attempt}".encode()) % PORTS
     ports = (FIRST_PORT + (first + step) % PORTS for step in range(PORTS))
     free = (port for port in ports if port not in taken and (is_free is None or is_free(port)))

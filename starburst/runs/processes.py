@@ -198,7 +198,7 @@ class ProcessRunner:
         """What each rank's supervisor is to run, with GPUs of its own."""
         used = {(slot.where, slot.node) for slot in run.slots}
         free = {at: self._free_gpus(*at, places[at[0]]) for at in used}
-        port = master_port(run, is_free=is_free_here) if run.is_gang else 0
+        port = master_port(run, is_free=is_free_here)
         specs = []
         for slot in sorted(run.slots, key=lambda slot: slot.rank):
             gpus = [free[slot.where, slot.node].pop(0) for _ in range(slot.resources.gpus)]

@@ -28,12 +28,14 @@ def test_a_task_of_a_gang_knows_the_others() -> None:
         "SKYPILOT_NODE_RANK": "1",
         "SKYPILOT_NUM_NODES": "2",
         "SKYPILOT_NUM_GPUS_PER_NODE": "2",
+        "PET_MASTER_PORT": "20001",
     }
 
 
 def test_a_program_of_one_task_is_not_told_of_others() -> None:
-    names = peer_variables(a_run("true", gpus=(4,)), 0, ["10.0.0.1"], 0)
-    assert {name.partition("_")[0] for name in names} == {"SKYPILOT"}
+    found = peer_variables(a_run("true", gpus=(4,)), 0, ["10.0.0.1"], 20_001)
+    assert found.pop("PET_MASTER_PORT") == "20001", "beside another torchrun on the machine"
+    assert {name.partition("_")[0] for name in found} == {"SKYPILOT"}
 
 
 def test_the_last_task_of_an_elastic_gang_is_told_that_it_is_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 from starburst.app.config import parse_config
 from starburst.app.wiring.stored import intake_rules
 from starburst.domain.job import CloudChoice, Job
-from starburst.runs.peers import PEER_VARIABLES
+from starburst.runs.peers import PEER_VARIABLES, TORCHRUN_PORT
 from tests.translator.manifests import GOOD_JOB, errors, job, pod, read_one
 from translator.carried import Bucket, Carried
 from translator.errors import ManifestErrors
@@ -80,7 +80,7 @@ def test_a_reference_to_what_a_gang_is_given_is_filled_in_on_kubernetes_alone(pl
     own = gang["spec"]["template"]["spec"]["containers"][0]
     own["env"] = [{"name": "MASTER_ADDR", "value": "db"}, *own.get("env", [])]
     assert read_one(gang, native=True).job.stays == ""
-    assert set(GIVEN_TO_GANGS) == PEER_VARIABLES
+    assert set(GIVEN_TO_GANGS) == PEER_VARIABLES - {TORCHRUN_PORT}
 
 
 def test_a_mapped_claim_leaves() -> None:

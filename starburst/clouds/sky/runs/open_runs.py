@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
+from starburst.runs.peers import TORCHRUN_PORT
 
 
 class OpenRuns:
@@ -19,7 +20,7 @@ class OpenRuns:
 
     @property
     def ports(self) -> Collection[int]:
-        """The ports on which the first tasks of gangs may listen."""
+        """The ports on which the first tasks of runs may listen."""
         return self._ports.keys()
 
     def add(self, entry: RunEntry) -> None:
@@ -27,8 +28,9 @@ class OpenRuns:
         for rank in entry.ranks:
             self._on.setdefault(rank.where, {})[entry.key] = entry
         self._attempts.setdefault(entry.job, set()).add(entry.attempt)
-        told = [rank.spec.get("env", {}).get("MASTER_PORT", "") for rank in entry.ranks]
-        self._ports_of[entry.key] = ports = frozenset(int(port) for port in told if port.isdecimal())
+        told = [rank.spec.get("env", {}) for rank in entry.ranks]
+        given = (env.get(name, "") for env in told for name in ("MASTER_PORT", TORCHRUN_PORT))
+        self._ports_of[entry.key] = ports = frozenset(int(port) for port in given if port.isdecimal())
         self._ports.update(ports)
 
     def drop(self, entry: RunEntry) -> None:

@@ -27,7 +27,7 @@ def prepare(
 ) -> tuple[RunEntry, RunEnded | None]:
     """The entry of a run that has not begun; and its end, if it cannot begin.
 
-    `port`: where the first task of a gang may listen.
+    `port`: where the first task may listen.
     """
     slots = sorted(run.slots, key=lambda slot: slot.rank)
     ranks = [RankEntry(slot.where, node=slot.node) for slot in slots]
