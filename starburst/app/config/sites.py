@@ -315,6 +315,11 @@ class SkyConfig(ReapedCloud):
     prices: str | None = Field(
         None, description="a CSV file in the form of SkyPilot's catalogs instead of them; of the first cloud"
     )
+    extra_usd_per_hour: NonNegative = Field(
+        0.0,
+        description="what each machine costs beside the price in the catalog: its disk and its address, for "
+        "example; counts in decisions, caps and bills",
+    )
     lease: Lease = Field(
         900.0, description="runs on a machine end by themselves this long after we are last heard of"
     )

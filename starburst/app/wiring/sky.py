@@ -19,12 +19,13 @@ from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal, claimed
-from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, read_offers
+from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, dearer_by, read_offers
 from starburst.clouds.sky.place_patterns import PlacePattern
 from starburst.clouds.sky.quotas import AwsQuotas, GcpQuotas, RegionalQuotas, within_quotas
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.zones import ZoneNames
 from starburst.domain.cloud import Offer
+from starburst.domain.money import Money
 from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
 from starburst.store.errors import FencedError
 
@@ -73,6 +74,7 @@ def sky_cloud(
         bucket=config.bucket,
         network_tier=config.network_tier,
         own_prices=config.prices is not None,
+        extra=Money.of(config.extra_usd_per_hour),
         max_log=max_log,
     )
     sky, clouds = SdkApi(), ProvisionApi()
@@ -129,8 +131,10 @@ def _read(config: SkyConfig) -> list[Offer]:
         deny=tuple(map(PlacePattern.parse, config.deny)),
     )
     if config.prices is not None:
-        return read_offers(Path(config.prices), config.clouds[0], wanted)
-    return [offer for cloud in config.clouds for offer in catalog_offers(cloud, wanted, ZONES)]
+        offers = read_offers(Path(config.prices), config.clouds[0], wanted)
+    else:
+        offers = [offer for cloud in config.clouds for offer in catalog_offers(cloud, wanted, ZONES)]
+    return dearer_by(Money.of(config.extra_usd_per_hour), offers)
 
 
 def _read_and_warn(config: SkyConfig, quotas: Sequence[RegionalQuotas]) -> list[Offer]:

@@ -24,6 +24,7 @@ from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.runs.storage import all_mounts
 from starburst.core.model.events import Event
 from starburst.domain.clock import Pace
+from starburst.domain.money import Money
 from starburst.runs.fence import always
 from starburst.runs.ports import Report
 from starburst.runs.processes import unwatched
@@ -51,6 +52,8 @@ class SkySettings:
     network_tier: str = STANDARD
     #: The offers have prices of the user's; SkyPilot is not asked for prices.
     own_prices: bool = False
+    #: Per hour and machine, beside the prices of offers and of SkyPilot.
+    extra: Money = Money()
     #: Bytes of one task's output that are kept.
     max_log: int = MAX_LOG
 

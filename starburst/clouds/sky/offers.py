@@ -12,7 +12,7 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -222,6 +222,14 @@ def offers_of(
 def _by_price(offer: Offer) -> tuple[bool, Money, str]:
     price = offer.price_per_hour
     return price is None, price or Money(), offer.name
+
+
+def dearer_by(extra: Money, offers: Iterable[Offer]) -> list[Offer]:
+    """The offers, each dearer by an amount per hour; unknown prices stay unknown."""
+    return [
+        offer if offer.price_per_hour is None else replace(offer, price_per_hour=offer.price_per_hour + extra)
+        for offer in offers
+    ]
 
 
 def _dearest(one: Money | None, other: Money | None) -> Money | None:

@@ -62,6 +62,7 @@ class Life:
     source: ValueSource | None = None
     stores: Mapping[str, CloudStorage] = field(default_factory=dict)
     own_prices: bool = False
+    extra: Money = Money()
     lease_s: float = 900.0
     launch_limit_s: float = 1800.0
     network_tier: str = STANDARD
@@ -81,6 +82,7 @@ class Life:
             logs=self.home / "runs",
             checkpoints=self.home / "checkpoints",
             own_prices=self.own_prices,
+            extra=self.extra,
             lease_s=self.lease_s,
             launch_limit_s=self.launch_limit_s,
             network_tier=self.network_tier,

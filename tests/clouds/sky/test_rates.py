@@ -11,7 +11,7 @@ import pytest
 
 from starburst.app.config.home import Home
 from starburst.app.config.sites import SkyConfig
-from starburst.app.wiring.sky import sky_cloud
+from starburst.app.wiring.sky import sky_cloud, sky_offers
 from starburst.clouds.sky.access.ports import SkyUnreachableError
 from starburst.clouds.sky.access.sdk import hourly
 from starburst.clouds.sky.context import SkyClock
@@ -98,11 +98,29 @@ def test_prices_of_the_users_own_are_what_counts(tmp_path: Path) -> None:
     play(tmp_path, story, own_prices=True)
 
 
+def test_what_a_machine_costs_beside_its_price_is_in_its_rate(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.rates = {"p3.8xlarge": DEARER}
+        await ready(life)
+        assert life.of(InstanceReady)[0].rate == Money.of("15.54")
+
+    play(tmp_path, story, extra=Money.of("0.04"))
+
+
+@pytest.mark.skipif(find_spec("sky") is None, reason="needs the extra sky")
+def test_what_a_machine_costs_beside_its_price_is_in_the_prices_of_offers(tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    rows = ("p3.8xlarge,32,244,9.99,us-east-1", "p9.huge,32,244,,us-east-1")
+    prices.write_text("\n".join(("InstanceType,vCPUs,MemoryGiB,Price,Region", *rows)))
+    offers = sky_offers(SkyConfig(prices=str(prices), extra_usd_per_hour=0.04))
+    assert [offer.price_per_hour for offer in offers] == [Money.of("10.03"), None]
+
+
 @pytest.mark.skipif(find_spec("sky") is None, reason="needs the extra sky")
 def test_a_file_of_prices_in_the_config_makes_them_the_users_own(tmp_path: Path) -> None:
     prices = tmp_path / "prices.csv"
     prices.write_text("InstanceType,vCPUs,MemoryGiB,Price,Region\np3.8xlarge,32,244,9.99,us-east-1\n")
-    config = SkyConfig(prices=str(prices))
+    config = SkyConfig(prices=str(prices), extra_usd_per_hour=0.03)
     cloud = sky_cloud(
         config,
         Home(tmp_path),
@@ -112,6 +130,7 @@ def test_a_file_of_prices_in_the_config_makes_them_the_users_own(tmp_path: Path)
         max_log=1 << 30,
     )
     assert cloud._context.settings.own_prices
+    assert cloud._context.settings.extra == Money.of("0.03")
 
 
 class Launched:

@@ -26,7 +26,8 @@ async def ask_price(machine: RentedMachine, status: ClusterStatus) -> None:
         return
     machine.priced = True
     if rate is not None:
-        machine.entry.micro_usd = rate.micro_usd * machine.entry.nodes
+        each = rate + machine.context.settings.extra
+        machine.entry.micro_usd = each.micro_usd * machine.entry.nodes
 
 
 def is_priced(machine: RentedMachine) -> bool:
