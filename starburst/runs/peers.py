@@ -62,7 +62,7 @@ def gang_variables(master: str, port: int, size: int, rank: str) -> dict[str, st
 
 
 def master_port(run: Run, taken: Collection[int] = (), is_free: Callable[[int], bool] | None = None) -> int:
-    """A port for the first task that no other run has: the first free one from a place that depends on the run."""
+    """A port for the first task that no other run has: the first free one from where the run's key points."""
     first = crc32(f"{run.job.id}/{run.attempt}".encode()) % PORTS
     ports = (FIRST_PORT + (first + step) % PORTS for step in range(PORTS))
     free = (port for port in ports if port not in taken and (is_free is None or is_free(port)))

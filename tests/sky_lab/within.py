@@ -33,6 +33,15 @@ def first_process(vm: str) -> int | None:
     return None
 
 
+def unless_gone(vm: str, act: Callable[[], object]) -> None:
+    """Do something to a machine; it may have ended, or end meanwhile."""
+    try:
+        act()
+    except subprocess.CalledProcessError:
+        if first_process(vm) is not None:
+            raise
+
+
 def inside(root: int, script: str) -> None:
     """Run a script in the namespaces of a machine."""
     argv = ["nsenter", "-t", str(root), "-m", "-p", "-n", "-u", "sh", "-c", script]

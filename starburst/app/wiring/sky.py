@@ -19,7 +19,14 @@ from starburst.clouds.sky.access.ssh import SshTransport
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal, claimed
-from starburst.clouds.sky.offers import CatalogError, OfferFilter, cached, catalog_offers, dearer_by, read_offers
+from starburst.clouds.sky.offers import (
+    CatalogError,
+    OfferFilter,
+    cached,
+    catalog_offers,
+    dearer_by,
+    read_offers,
+)
 from starburst.clouds.sky.place_patterns import PlacePattern
 from starburst.clouds.sky.quotas import AwsQuotas, GcpQuotas, RegionalQuotas, within_quotas
 from starburst.clouds.sky.runs.inputs import RunInputs

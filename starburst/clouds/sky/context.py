@@ -53,7 +53,7 @@ class SkySettings:
     #: The offers have prices of the user's; SkyPilot is not asked for prices.
     own_prices: bool = False
     #: Per hour and machine, beside the prices of offers and of SkyPilot.
-    extra: Money = Money()
+    extra: Money = field(default_factory=Money)
     #: Bytes of one task's output that are kept.
     max_log: int = MAX_LOG
 

@@ -62,7 +62,7 @@ class Life:
     source: ValueSource | None = None
     stores: Mapping[str, CloudStorage] = field(default_factory=dict)
     own_prices: bool = False
-    extra: Money = Money()
+    extra: Money = field(default_factory=Money)
     lease_s: float = 900.0
     launch_limit_s: float = 1800.0
     network_tier: str = STANDARD

@@ -26,6 +26,7 @@ from tests.sky_lab.day.world import Undo, World
 from tests.sky_lab.deployment import BrokenError, Deployment
 from tests.sky_lab.ec2 import REGIONS, ec2, made_twice, rented, stops
 from tests.sky_lab.lab import lab
+from tests.sky_lab.within import first_process
 
 LOOK_S = 0.5
 LEASE_S, IDLE_MINUTES = 120, 1
@@ -205,11 +206,12 @@ class Day:
         self._say(f"{planned.fault.name}{' of ' if vm else ''}{vm} for {planned.away_s:.0f} s")
 
     def _busy_machine(self) -> str | None:
-        """A machine on which a job has begun and that nothing has befallen yet."""
+        """A machine that is up, on which a job has begun, and that nothing has befallen yet."""
         if any(fault.fault.of_account for _at, fault, _undo in self._due):
             return None
         busy = {copy.vm for copy in self.at.copies() if not copy.ended}
-        return min((self._alive & busy) - self._silenced, default=None)
+        free = (self._alive & busy) - self._silenced
+        return min((vm for vm in free if first_process(vm) is not None), default=None)
 
     def _submit(self) -> None:
         if not self._jobs or len(self._alive) >= self.machines or not self.at.has_offers():

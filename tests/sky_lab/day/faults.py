@@ -15,7 +15,7 @@ from tests.sky_lab.day.within_machines import clock_off, disk_full
 from tests.sky_lab.day.world import Undo, World
 from tests.sky_lab.ec2 import ec2, intent_of
 from tests.sky_lab.lab import family, kill_server, lab
-from tests.sky_lab.within import RESTART, first_process, inside
+from tests.sky_lab.within import RESTART, first_process, inside, unless_gone
 
 #: Instance types that a day rents.
 TYPES = ("c7i.xlarge", "p3.2xlarge", "p3.8xlarge", "p3.16xlarge")
@@ -110,13 +110,8 @@ def _other_home(world: World, _vm: str) -> Undo:
 
 
 def _cut(_world: World, vm: str) -> Undo:
-    lab("unplug", vm)
-
-    def back() -> None:
-        if first_process(vm) is not None:
-            lab("plug", vm)
-
-    return back
+    unless_gone(vm, lambda: lab("unplug", vm))
+    return lambda: unless_gone(vm, lambda: lab("plug", vm))
 
 
 def _reboot(_world: World, vm: str) -> Undo:
@@ -140,7 +135,7 @@ def _engine(_world: World, vm: str) -> Undo:
 
     def back() -> None:
         if (root := first_process(vm)) is not None:
-            inside(root, RESTART)
+            unless_gone(vm, lambda: inside(root, RESTART))
 
     _killed(vm, lambda word: word.endswith(b"dockerd"))
     return back
@@ -173,7 +168,7 @@ def _by_hand(_world: World, vm: str) -> Undo:
 
 
 def _preempted(_world: World, vm: str) -> Undo:
-    lab("preempt", vm)
+    unless_gone(vm, lambda: lab("preempt", vm))
     return _nothing
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.sky_lab.day.world import Undo, World
-from tests.sky_lab.within import first_process, inside
+from tests.sky_lab.within import first_process, inside, unless_gone
 
 #: What the agent keeps there, with the directories of tasks.
 AGENT = "/home/ubuntu/starburst"
@@ -44,7 +44,7 @@ def clock_off(_world: World, vm: str) -> Undo:
 def _between(vm: str, do: str, undo: str) -> Undo:
     def run(script: str) -> None:
         if (root := first_process(vm)) is not None:
-            inside(root, script)
+            unless_gone(vm, lambda: inside(root, script))
 
     run(do)
     return lambda: run(undo)
