@@ -31,6 +31,11 @@ PASSING_ERRORS = {errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE}
 FULL_DISK = PASSING_ERRORS | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE}
 
 
+def is_shortage(error: Exception) -> bool:
+    """Whether an error says that the machine is short of something, and nothing about the file."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in FULL_DISK)
+
+
 def write_json(path: str | os.PathLike[str], data: Any) -> None:
     """Replace a file by `data` as JSON, atomically and synced; a new file is readable by its owner only.
 
@@ -171,7 +176,7 @@ def retry_while_full(write: Callable[[], None]) -> None:
         try:
             return write()
         except OSError as error:
-            if error.errno not in FULL_DISK:
+            if not is_shortage(error):
                 raise
         time.sleep(RETRY_S)
 

@@ -23,7 +23,7 @@ from starburst.clouds.sky.agent.separation import known
 from starburst.clouds.sky.agent.start_task import start
 from starburst.clouds.sky.agent.task_control import look, stop, take_in, unknown_state
 from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, no_room, rank_dir
-from starburst.runs.supervisor.files import reserve, write_reserved
+from starburst.runs.supervisor.files import is_shortage, reserve, write_reserved
 from starburst.runs.supervisor.lease import lease_left_s, new_lease
 
 
@@ -72,8 +72,11 @@ def attend(name: str, request: ExchangeRequest, max_log: int) -> TaskAnswer:
         trouble = f"its files or its machine are spoiled: {error!r}"
     try:
         found = look(path, request.get("look", {}).get(name), max_log)
-    except Exception:  # its job has tampered with its files, for ours are whole: what is left of it is ended
-        found = unknown_state(over=not kill_strays(path))
+    except Exception as error:
+        if is_shortage(error):  # of the machine, which says nothing of the task: it is looked at again
+            found, trouble = unknown_state(over=False), trouble or no_room() or str(error)
+        else:  # its job has tampered with its files, for ours are whole: what is left of it is ended
+            found = unknown_state(over=not kill_strays(path))
     heard = request.get("hear", {}).get(name)
     found["trouble"] = trouble
     found["report"] = None if heard is None else hear(path, heard)
