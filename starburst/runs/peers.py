@@ -33,8 +33,8 @@ POD_PORT = 29_500
 def peer_variables(run: Run, rank: int, hosts: Sequence[str], port: int) -> dict[str, str]:
     """Variables of one task; `hosts` are the addresses of all tasks by rank, rank 0 listens on `port`.
 
-    Of PyTorch's, one task has the port of torchrun only: a program of one task that finds the others
-    expects peers.
+    Of PyTorch's variables a job of one task has the port of torchrun only: programs that find the others
+    wait for peers.
     """
     size = len(run.slots)
     gpus = next(slot.resources.gpus for slot in run.slots if slot.rank == rank)
@@ -62,7 +62,7 @@ def gang_variables(master: str, port: int, size: int, rank: str) -> dict[str, st
 
 
 def master_port(run: Run, taken: Collection[int] = (), is_free: Callable[[int], bool] | None = None) -> int:
-    """A port for the first task that no other run has: the first free one from where the run's key points."""
+    """A port for the first task that no other run has; where the search begins depends on the run."""
     first = crc32(f"{run.job.id}/{run.attempt}".encode()) % PORTS
     ports = (FIRST_PORT + (first + step) % PORTS for step in range(PORTS))
     free = (port for port in ports if port not in taken and (is_free is None or is_free(port)))

@@ -45,10 +45,7 @@ def look(monkeypatch: pytest.MonkeyPatch, error: Exception) -> exchange.TaskAnsw
 @pytest.mark.processes
 @pytest.mark.parametrize(
     "error",
-    [
-        MemoryError(),
-        *(OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EMFILE, errno.EROFS)),
-    ],
+    [MemoryError(), *(OSError(code, os.strerror(code)) for code in SHORT)],
     ids=repr,
 )
 def test_a_shortage_ends_no_task(
