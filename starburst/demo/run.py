@@ -141,12 +141,11 @@ class _Demo:
 
     async def _end_jobs(self) -> None:
         """Cancel all jobs without a grace, and wait until nothing of them is alive; END_S at most."""
-        with Store.open(self._database) as store:
-            live = [row.id for row in queries.jobs(store) if not is_over(row.phase)]
-            store.cancel(live, time.time(), now=True)
         give_up = time.monotonic() + END_S
-        while self.controller.scheduler.state.jobs and time.monotonic() < give_up:
-            await asyncio.sleep(1 / FRAMES_PER_S)
+        with Store.open(self._database) as store:
+            store.cancel(_live(store), time.time(), now=True)
+            while _live(store) and time.monotonic() < give_up:  # jobs not taken up yet are in the store only
+                await asyncio.sleep(1 / FRAMES_PER_S)
 
     async def _submit(self) -> None:
         """Submit the jobs over a separate connection, as another process would."""
@@ -183,6 +182,10 @@ class _Demo:
         if not self._console.is_terminal:
             return nullcontext()
         return Live(console=self._console, screen=True, auto_refresh=False)
+
+
+def _live(store: Store) -> list[str]:
+    return [row.id for row in queries.jobs(store) if not is_over(row.phase)]
 
 
 def _summarise(demo: _Demo, out: Path, store: Store, *, seed: int, wall_s: float) -> Summary:
