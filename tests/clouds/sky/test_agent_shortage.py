@@ -1,4 +1,4 @@
-"""A look at a task that fails for want of something on its machine says nothing of the task."""
+"""What fails for want of something on a machine says nothing of the task, the lease, or what is free."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from starburst.clouds.sky.agent import exchange
+from starburst.clouds.sky.agent import dead_man_switch, devices, exchange
+from starburst.clouds.sky.agent.containers.variables import take_secrets
+from starburst.clouds.sky.agent.protocol import TaskAnswer
 from starburst.clouds.sky.agent.task_dirs import rank_dir, run_id
+from starburst.runs.supervisor.files import write_json
 
 NAME = "a/1/0"
+READ_FACT = "starburst.clouds.sky.agent.task_dirs.read_fact"
 SHORT = (errno.ENOSPC, errno.EMFILE, errno.EROFS)
 
 
@@ -34,7 +38,7 @@ def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproces
         process.kill()
 
 
-def look(monkeypatch: pytest.MonkeyPatch, error: Exception) -> exchange.TaskAnswer:
+def look(monkeypatch: pytest.MonkeyPatch, error: Exception) -> TaskAnswer:
     def fail(*_: object) -> None:
         raise error
 
@@ -65,3 +69,66 @@ def test_what_is_left_of_a_task_whose_files_are_spoiled_is_ended(
     assert not look(monkeypatch, error)["over"], "something of it was there"
     assert child.wait(10) == -9
     assert look(monkeypatch, error)["over"]
+
+
+class TestOfFilesThatCannotBeRead:
+    """The machine has no file handle left, or a bad disk: what its files say is not known."""
+
+    @pytest.fixture(autouse=True)
+    def short(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """The directory of a task with a GPU, whose files are there and cannot be read."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        path = Path(rank_dir(NAME))
+        path.mkdir(parents=True)
+        write_json(path / "devices.json", {"gpus": [0], "cpus": []})
+        write_json(path / "secrets.json", {"TOKEN": "x"})
+        exchange.renew(60.0)
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+
+        monkeypatch.setattr(READ_FACT, fail)
+        return path
+
+    def test_a_lease_has_not_lapsed(self) -> None:
+        answer = exchange.exchange({"lease_s": 60.0})
+        assert (answer["lapsed"], answer["renewed"]) == (False, False)
+        assert "Too many open files" in answer["trouble"]
+
+    def test_no_gpu_is_free(self, short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(devices, "all_gpus", lambda: (0, 1))
+        other = short.parent.parent.parent / "b" / "1" / "0"
+        other.mkdir(parents=True)
+        with pytest.raises(OSError, match="Too many open files"):
+            devices.claim(str(other), 1, 0)
+
+    def test_secrets_stay_where_they_are(self, short: Path) -> None:
+        with pytest.raises(OSError, match="Too many open files"):
+            take_secrets(str(short))
+        assert (short / "secrets.json").exists()
+
+    def test_the_dead_man_switch_goes_by_what_it_has_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        facts = iter([{"until": 0, "boot": "", "until_boottime": 0}, {"after_s": 10}])
+
+        def read(*_: object) -> object:
+            for fact in facts:
+                return fact
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+
+        monkeypatch.setattr(READ_FACT, read)
+        looks: list[object] = []
+
+        def look(settings: object, left_s: float) -> bool:
+            looks.append((settings, left_s < -1e6))
+            return False
+
+        monkeypatch.setattr(dead_man_switch, "is_due", look)
+
+        def sleep(_seconds: float) -> None:
+            if len(looks) == 2:
+                raise TimeoutError
+
+        monkeypatch.setattr("time.sleep", sleep)
+        with pytest.raises(TimeoutError):
+            dead_man_switch.switch()
+        assert looks == 2 * [({"after_s": 10}, True)]

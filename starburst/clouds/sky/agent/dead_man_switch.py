@@ -83,7 +83,7 @@ def arm(settings: SwitchSettings | None) -> bool:
             os.makedirs(base(), exist_ok=True)
             write_reserved(path, settings)
             reserve(path)
-    if facts(path) is None:
+    if _settings_in(path) is None:
         return False
     if settings is not None or not stands("switch"):
         if hand_over():
@@ -158,10 +158,10 @@ def switch() -> None:
     lease = new_lease(0.0)  # before the first lease, and after the file was removed
     settings: dict[str, Any] | None = None
     while True:
-        found = facts(os.path.join(base(), "lease.json"))
+        found = _settings_in(os.path.join(base(), "lease.json"))
         if lease_left_s(found) > -math.inf:
             lease = cast("dict[str, Any]", found)
-        settings = facts(os.path.join(base(), "switch.json")) or settings
+        settings = _settings_in(os.path.join(base(), "switch.json")) or settings
         if is_due(settings, lease_left_s(lease)):
             shut_down()
             time.sleep(AGAIN_S)
@@ -192,6 +192,13 @@ def shut_down() -> None:
         except (OSError, subprocess.TimeoutExpired):  # the next command
             continue
     remove_all()
+
+
+def _settings_in(path: str) -> dict[str, Any] | None:
+    """What a file says; None also where that cannot be read now, and what was known before stands."""
+    with suppress(OSError):
+        return facts(path)
+    return None
 
 
 def _path(name: str) -> str:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain
+from typing import TypeVar
 
 from starburst.clouds.sky.agent.autostop import postpone
 from starburst.clouds.sky.agent.containers.egress import why_open
@@ -25,6 +27,8 @@ from starburst.clouds.sky.agent.task_control import look, stop, take_in, unknown
 from starburst.clouds.sky.agent.task_dirs import base, facts, kill_strays, no_room, rank_dir
 from starburst.runs.supervisor.files import is_shortage, reserve, write_reserved
 from starburst.runs.supervisor.lease import lease_left_s, new_lease
+
+T = TypeVar("T")
 
 
 def exchange(request: ExchangeRequest) -> ExchangeAnswer:
@@ -44,13 +48,13 @@ def exchange(request: ExchangeRequest) -> ExchangeAnswer:
         "booted_at": booted_at(),
         "now": time.time(),
         "ranks": ranks,
-        "lapsed": left_s() <= 0,
+        "lapsed": unless_short(lambda: left_s() <= 0, False),
         "renewed": not why,
         "trouble": why or no_room(),
         "armed": armed,
         "kept": stands("keeper"),
-        "together": together(),
-        "images": known_images(),
+        "together": unless_short(together, ""),
+        "images": unless_short(known_images, {}),
         "host": socket.gethostname(),
         "address": address(),
     }
@@ -83,6 +87,14 @@ def attend(name: str, request: ExchangeRequest, max_log: int) -> TaskAnswer:
     return found
 
 
+def unless_short(tell: Callable[[], T], otherwise: T) -> T:
+    """What the machine's files tell; `otherwise` where it is short of something and they cannot be read."""
+    try:
+        return tell()
+    except OSError:
+        return otherwise
+
+
 def together() -> str:
     """Why the tasks of this machine are not kept apart, as far as that is known."""
     found = known()
@@ -90,7 +102,11 @@ def together() -> str:
 
 
 def left_s() -> float:
-    """Seconds until the lease passes, however the wall's clock is set; infinity before the first lease."""
+    """Seconds until the lease passes, however the wall's clock is set; infinity before the first lease.
+
+    Raises:
+        OSError: the machine is short of something, so that this is not known.
+    """
     return lease_left_s(facts(lease_path())) if os.path.lexists(lease_path()) else float("inf")
 
 

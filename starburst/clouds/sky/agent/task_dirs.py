@@ -32,7 +32,7 @@ from starburst.clouds.sky.agent import machine_cgroup
 from starburst.clouds.sky.agent.containers.removal import remove_container
 from starburst.runs.supervisor import cgroups, strays
 from starburst.runs.supervisor.exits import Exit, message_of
-from starburst.runs.supervisor.files import read_fact, remove, try_lock, write_json
+from starburst.runs.supervisor.files import is_shortage, read_fact, remove, try_lock, write_json
 
 #: The file that says why a container does not run yet; it is there as long as that is so.
 WAITS = "waits.json"
@@ -70,10 +70,16 @@ def make_checkpoint_dir(directory: str) -> None:
 
 
 def facts(path: str) -> dict[str, Any] | None:
-    """The JSON object in a file; None if there is none, it cannot be read, or a job has replaced it."""
+    """The JSON object in a file; None if there is none, or a job has replaced it or made it unreadable.
+
+    Raises:
+        OSError: the machine is short of something, so that what the file says is not known.
+    """
     try:
         return read_fact(path, MAX_SPEC_BYTES)
-    except OSError:
+    except OSError as error:
+        if is_shortage(error):
+            raise
         return None
 
 

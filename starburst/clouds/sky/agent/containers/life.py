@@ -107,7 +107,7 @@ class ContainerLife:
         self.signals = signals
         self.box = cast("ContainerSpec", spec["docker"])
         self.known: dict[str, str] = spec["docker"]["here"]
-        self.secrets = take_secrets(path)
+        self.secrets: dict[str, str] = {}
         self.engine = Engine("docker", ("docker",))
         #: The engine is, or was when the container ended, dead: that did not end by itself.
         self.engine_died = False
@@ -118,6 +118,7 @@ class ContainerLife:
     def run(self) -> int:
         """The exit code of the task."""
         try:
+            self.secrets = take_secrets(self.path)
             return self._run()
         except ToldToEndError:
             return TERMINATED

@@ -30,7 +30,11 @@ _SETTINGS = re.compile(
 
 
 def take_secrets(path: str) -> dict[str, str]:
-    """The values of Secrets of the task in this directory, whose file is removed."""
+    """The values of Secrets of the task in this directory, whose file is removed.
+
+    Raises:
+        OSError: the machine is short of something, and they cannot be read now.
+    """
     secrets: dict[str, str] = facts(os.path.join(path, SECRETS)) or {}
     remove(os.path.join(path, SECRETS))
     return secrets
