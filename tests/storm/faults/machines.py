@@ -24,6 +24,7 @@ chance("launch-lies", 0.03, "a launch reports an error although the machine is u
 chance("cloud-forgets", 0.0, "the cloud's own API tells of a machine that has ended for an hour, as EC2 does")
 chance("dearer", 0.1, "a machine costs more than its offer said")
 chance("answers-nonsense", 0.02, "a machine's agent answers something else")
+chance("cannot-look", 0.05, "a machine is short of something, and cannot say how its tasks stand")
 chance("down-fails", 0.1, "SkyPilot cannot take a machine down")
 chance("switch-fails", 0.1, "a machine's own shutdown switch cannot be set")
 chance("ends-by-itself", 0.2, "a task on a machine that is told to stop finishes its work instead")

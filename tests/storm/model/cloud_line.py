@@ -13,6 +13,7 @@ from starburst.clouds.sky.access.ports import (
     SkyNotFoundError,
     SkyUnreachableError,
 )
+from starburst.clouds.sky.agent.task_control import unknown_state
 from starburst.domain.money import Money
 from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
 from tests.app.virtual import wall
@@ -66,6 +67,9 @@ class ModelLine(Line):
             raise SkyUnreachableError(f"{cluster}: connection reset")
         if weather.strikes("answers-nonsense", f"{verb} {cluster}"):
             return weather.draw("answers-nonsense").choice(({}, [], None, {"ranks": 7}, "?"))
+        if verb == "exchange" and answer["ranks"] and weather.strikes("cannot-look", cluster):
+            unknown = {**unknown_state(over=False), "trouble": "Too many open files in system"}
+            answer["ranks"] = dict.fromkeys(answer["ranks"], unknown)
         if weather.strikes("ssh-late", f"{verb} {cluster}"):
             await asyncio.sleep(weather.draw("ssh-late").uniform(1, 25))
         return answer
