@@ -93,7 +93,7 @@ def databases(pytestconfig: pytest.Config) -> Iterator[Databases | None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """New files of SQLite are copies of one whose schema is migrated, with an id of their own: 2 ms, not 50."""
+    """New files of SQLite are copies of one whose schema is migrated, with ids of their own: 2 ms, not 50."""
     template = tmp_path_factory.mktemp("store") / "template.db"
     Store.open(template).close()
     schema, make, one = template.read_bytes(), sqlite.make_file, threading.Lock()

@@ -166,15 +166,15 @@ def try_lock(file: int) -> bool:
     return True
 
 
-def retry_while_full(write: Callable[[], None]) -> None:
-    """Call `write` until the disk has room for it.
+def retry_while_full(act: Callable[[], None]) -> None:
+    """Call `act`, which reads or writes, until the machine is short of nothing for it.
 
     Raises:
-        OSError: any error that free space would not cure.
+        OSError: any error that free space or another resource would not cure.
     """
     while True:
         try:
-            return write()
+            return act()
         except OSError as error:
             if not is_shortage(error):
                 raise

@@ -38,7 +38,7 @@ from starburst.clouds.sky.agent.containers.volume_files import write_files
 from starburst.clouds.sky.agent.protocol import ContainerSpec
 from starburst.clouds.sky.agent.task_dirs import WAITS, facts, is_free, rank_dir, task_name
 from starburst.runs.supervisor.exits import LOSS, OUT_OF_MEMORY, REFUSAL, VERDICT, message_of
-from starburst.runs.supervisor.files import FULL_DISK, read_json, write_json, write_reserved
+from starburst.runs.supervisor.files import FULL_DISK, read_json, retry_while_full, write_json, write_reserved
 from starburst.runs.supervisor.files import remove as remove_file
 
 #: Logins of registries, until the image is here.
@@ -76,7 +76,9 @@ class ContainerState:
 
 def contain(path: str) -> NoReturn:
     """Run the container of a task to its end, as the main function of this process."""
-    spec = read_json(os.path.join(path, "spec.json"))
+    spec: dict[str, Any] = {}
+    # an error here would count as an exit code of the job's own
+    retry_while_full(lambda: spec.update(read_json(os.path.join(path, "spec.json"))))
     sys.exit(ContainerLife(path, spec, Signals()).run())
 
 
@@ -297,9 +299,13 @@ class ContainerLife:
             raise ToldToEndError
 
     def _verdict(self, ended_by: str, message: str, code: int = 1) -> int:
-        """Leave a message for the exit, and whose doing it was; "" is the command's own."""
+        """Leave a message for the exit, and whose doing it was; "" is the command's own.
+
+        Without it the exit code would count as the job's own: it is retried until it is written, or until
+        what runs the task has killed this process.
+        """
         said = {"ended_by": ended_by, "message": message_of(message)}
-        write_reserved(os.path.join(self.path, VERDICT), said)
+        retry_while_full(lambda: write_reserved(os.path.join(self.path, VERDICT), said))
         return code
 
 
