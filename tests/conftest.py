@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
+import os
 import secrets
 import sqlite3
 import ssl
-import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -96,17 +97,20 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """New files of SQLite are copies of one whose schema is migrated, with ids of their own: 2 ms, not 50."""
     template = tmp_path_factory.mktemp("store") / "template.db"
     Store.open(template).close()
-    schema, make, one = template.read_bytes(), sqlite.make_file, threading.Lock()
+    schema, make, drafts = template.read_bytes(), sqlite.make_file, itertools.count()
 
     def copied(path: Path) -> None:
-        with one:
-            make(path)
-            if path.stat().st_size:
-                return
-            path.write_bytes(schema)
-            with closing(sqlite3.connect(path)) as file, file:
+        if not (path.exists() or path.parent.is_file()):
+            draft = path.with_name(f"{path.name}.{next(drafts)}")
+            make(draft)
+            draft.write_bytes(schema)
+            with closing(sqlite3.connect(draft)) as file, file:
                 own = json.dumps(secrets.token_hex(4))  # as migration 0001 draws it
                 file.execute("UPDATE facts SET body = ? WHERE key = 'controller'", [own])
+            with suppress(FileExistsError):  # another was faster
+                os.link(draft, path)
+            draft.unlink()
+        make(path)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite, "make_file", copied)

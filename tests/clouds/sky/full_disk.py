@@ -60,7 +60,7 @@ def renewed(machine: Machine, filler: Path) -> None:
         fill(filler)
         answer = machine.answer(lease_s=lease_s, look={})
         assert answer["renewed"], answer
-        assert answer["trouble"].startswith("its disk is full: 0 KiB of 40 MiB are free"), answer
+        assert answer["trouble"].startswith("its disk is full: "), answer  # others give blocks back, too
         lease = json.loads((machine.home / "starburst/lease.json").read_text())
         assert lease_s - 30 < lease_left_s(lease) <= lease_s
         assert not answer["lapsed"]
