@@ -137,12 +137,13 @@ class ModelLine(Line):
             await loop.may_die(lambda: weather.strikes("crash-before-call", name))
         found = await super()._cloud(name)
         if "cloud-forgets" in weather.on and not weather.is_calm:
-            gone = [vm for vm in found if vm.ended_at is not None and wall() > vm.ended_at + TOLD_S]
-            for vm in gone:
-                if vm.id not in self._model.forgot:
-                    self._model.forgot.add(vm.id)
-                    weather.note("cloud-forgets", vm.id)
-            found = [vm for vm in found if vm not in gone]
+            now, forgot = wall(), self._model.forgot
+            gone = [vm.id for vm in found if vm.ended_at is not None and now > vm.ended_at + TOLD_S]
+            for vm_id in gone:
+                if vm_id not in forgot:
+                    forgot.add(vm_id)
+                    weather.note("cloud-forgets", vm_id)
+            found = [vm for vm in found if vm.id not in forgot]
         self._model.answered_at = min(self._model.answered_at, wall())
         return found
 
