@@ -149,6 +149,25 @@ def test_a_run_that_failed_after_long_work_does_not_count() -> None:
     assert desk["a"].failing_micro_usd == 0
 
 
+def test_work_that_earlier_runs_saved_does_not_make_a_run_that_fails_at_once_a_long_one() -> None:
+    """An hour with checkpoints, queued again by its user; since then its command fails at once."""
+    desk = capped(max_failing=Money.of(3))
+    desk.submit(cloud("a", hours=9.0, checkpoint=True, retries=50))
+    starts(desk)
+    desk.wait(HOUR)
+    desk.requeue("a")
+    desk.stopped("a")
+    desk.gone("i-000001")
+    assert desk["a"].saved_s == HOUR
+    for _ in range(12):
+        starts(desk)
+        fails(desk)
+        if desk.phase("a") == "failed":
+            break
+        desk.wait(desk["a"].not_before - desk.now)
+    assert "such tries have cost $3.77" in desk.why("a", "failed")
+
+
 def test_what_was_lost_before_a_first_failure_is_not_counted_as_its_cost() -> None:
     """Ten hours on a spot machine that is taken away, then a command that fails at once."""
     desk = capped(max_failing=Money.of(3))

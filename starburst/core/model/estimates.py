@@ -18,7 +18,12 @@ from starburst.policy.returns import CloudRun
 
 def elapsed_s(record: JobRecord, now: float) -> float:
     """Work done so far: by the present attempt, and by earlier ones if they saved it."""
-    return now - _began_at(record, now) + record.saved_s
+    return run_s(record, now) + record.saved_s
+
+
+def run_s(record: JobRecord, now: float) -> float:
+    """How long the present attempt has run by itself, without what earlier ones saved."""
+    return now - _began_at(record, now)
 
 
 def ended_by(record: JobRecord, told: float | None, now: float) -> float:

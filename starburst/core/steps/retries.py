@@ -30,9 +30,9 @@ def spent_on(state: State, record: JobRecord) -> Money:
     return Money(record.cloud_micro_usd + sum(machine.shares(state.now)[record.id] for machine in machines))
 
 
-def failed_in_cloud(state: State, record: JobRecord, runtime_s: float) -> str:
-    """Count a failed run; why the job is not tried again if its failures have cost too much, else ""."""
-    if record.site is not Site.CLOUD or runtime_s >= state.settings.clock_s(SOON_S):
+def failed_in_cloud(state: State, record: JobRecord, ran_s: float) -> str:
+    """Count a run that failed after `ran_s`; why the job is not tried again if its failures have cost too much, else ""."""
+    if record.site is not Site.CLOUD or ran_s >= state.settings.clock_s(SOON_S):
         record.failing_micro_usd = 0
         return ""
     spent = spent_on(state, record).micro_usd

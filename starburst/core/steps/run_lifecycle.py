@@ -7,7 +7,7 @@ from math import isinf
 
 from starburst.core.model.actions import Slot, StartRun, StopRun, TerminateInstance, places
 from starburst.core.model.decisions import need_of, where
-from starburst.core.model.estimates import elapsed_s, ended_by
+from starburst.core.model.estimates import elapsed_s, ended_by, run_s
 from starburst.core.model.events import RunEnd, RunEnded, RunStalled, RunStarted
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, StopReason
@@ -201,7 +201,7 @@ def _give_back(state: State, record: JobRecord) -> None:
 def _failed(state: State, record: JobRecord, event: RunEnded) -> None:
     """Try a job again whose command failed, in place or from the queue, unless its failures cost too much."""
     ended_at = ended_by(record, event.ended_at, state.now)
-    too_dear = failed_in_cloud(state, record, elapsed_s(record, ended_at))
+    too_dear = failed_in_cloud(state, record, run_s(record, ended_at))
     if too_dear:
         _give_back(state, record)
         finish(state, record, Phase.FAILED, "failed", message=too_dear, exit_code=event.exit_code)
