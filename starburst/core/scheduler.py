@@ -83,7 +83,7 @@ from starburst.core.steps.run_lifecycle import (
     run_stalled,
     run_started,
 )
-from starburst.core.steps.start_refusals import is_shut, probe, probe_at
+from starburst.core.steps.start_refusals import forget, is_shut, probe, probe_at, reopens_at
 from starburst.core.steps.starvation import protect
 from starburst.core.steps.unblocking import (
     cancel_requested,
@@ -171,7 +171,7 @@ class Scheduler:
         if state.departing:
             first = min(first, pack_at(state))
         if state.refusals.count:
-            first = min(first, probe_at(state))
+            first = min(first, probe_at(state), reopens_at(state))
         if state.fleet.troubled:
             first = min(first, fence_at(state))
         if state.fleet.shares and state.next_round < first:
@@ -223,6 +223,8 @@ def schedule(state: State) -> None:
         if state.departing:
             pack(state)
         return
+    if state.refusals.count:
+        forget(state)
     room = state.grew
     if state.departing or state.freed or state.pauses.heap or state.fleet.troubled:
         _change_jobs(state)

@@ -28,7 +28,7 @@ class Refusals:
 
     def refused(self, now: float, message: str, unit_s: float = 1.0) -> Refusals:
         """Count one more refusal; the count restarts at 1 if the previous one is FORGET_S or more ago."""
-        if self.count and now - self.last_at < FORGET_S / unit_s:
+        if self.count and now < self.forgotten_at(unit_s):
             return replace(self, count=self.count + 1, message=message, last_at=now)
         return Refusals(1, message, now, now, now + PROBE_S / unit_s)
 
@@ -38,4 +38,8 @@ class Refusals:
 
     def shut(self, now: float, unit_s: float = 1.0) -> bool:
         """Whether the site is out of order, so that jobs are started one at a time."""
-        return self.count >= IN_A_ROW and now - self.last_at < FORGET_S / unit_s
+        return self.count >= IN_A_ROW and now < self.forgotten_at(unit_s)
+
+    def forgotten_at(self, unit_s: float = 1.0) -> float:
+        """When the latest refusal is so long past that the count is over."""
+        return self.last_at + FORGET_S / unit_s

@@ -39,6 +39,19 @@ def is_shut(state: State) -> bool:
     return state.refusals.count > 0 and state.refusals.shut(state.now, state.settings.unit_s)
 
 
+def reopens_at(state: State) -> float:
+    """Time at which cloud runs may return to a shut cluster, unless it refuses further starts; or infinity."""
+    waits = state.homesick and is_shut(state)
+    return state.refusals.forgotten_at(state.settings.unit_s) if waits else inf
+
+
+def forget(state: State) -> None:
+    """Reset the count when the latest refusal is long past; what waited for that is looked at again."""
+    if state.refusals.count and state.now >= state.refusals.forgotten_at(state.settings.unit_s):
+        state.refusals = Refusals()
+        state.grew = True
+
+
 def probe_at(state: State) -> float:
     """Time of the next trial start on a shut cluster; infinity if it is open or the queue is empty."""
     return state.refusals.next_at if is_shut(state) and len(state.queue) else inf

@@ -351,7 +351,9 @@ def _running(state: State, record: JobRecord, clock: Clock) -> str:
     if record.look_at is None:
         return line
     if record.look_at <= state.now:
-        return f"{line}; comes home as soon as there is room for {_gpus(record.job.resources)} on the cluster"
+        opens = "the cluster starts jobs again and " if is_shut(state) else ""
+        room = f"there is room for {_gpus(record.job.resources)} on the cluster"
+        return f"{line}; comes home as soon as {opens}{room}"
     return f"{line}; may come home from {clock(record.look_at)} on, if that pays and there is room"
 
 
