@@ -77,6 +77,20 @@ def test_when_it_waits_no_longer_its_nodes_are_open_again(deed: str) -> None:
     assert starts(getattr(desk, deed)("long")) == ["slate"]
 
 
+def test_an_edit_does_not_take_the_first_place_from_a_job_that_nodes_are_kept_for() -> None:
+    """In strict order the next first job would wait for these nodes, and nothing would start any more."""
+    desk = Desk(2, order="priority", out_of_order=False, max_passes=1)
+    desk.submit(small("a"), long_one())
+    desk.submit(small("b", priority=1))
+    assert desk.phase("sb") == "starting"
+    desk.submit(small("late", priority=1))
+    assert desk.scheduler.state.passed.nodes == ("n0",)
+    desk.edit("long", runtime_estimate_s=2 * HOUR)
+    desk.ended("sa")
+    assert starts(desk.ended("sb")) == ["long"]
+    assert starts(desk.ended("long")) == ["slate"]
+
+
 def test_when_its_nodes_leave_others_are_kept() -> None:
     desk = Desk(2, 2, max_passes=1)
     desk.submit(*(small(n) for n in "abcd"), long_one(), small("e"))

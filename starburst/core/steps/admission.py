@@ -21,6 +21,7 @@ from starburst.core.steps.budget import amount, cost_of, is_capped, short
 from starburst.core.steps.prerequisites import follow, shut
 from starburst.core.steps.retries import spent_on
 from starburst.core.steps.start_refusals import is_shut
+from starburst.core.steps.starvation import goes_first
 from starburst.core.steps.transitions import to
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.caps import utc
@@ -146,13 +147,15 @@ def _calibrated(state: State) -> str:
     return f", calibrated ×{multiplier:.2g}: {spent:.2g} % of the {budget:g} % spent so far"
 
 
+def order_key(state: State, record: JobRecord) -> float:
+    """The job's key under the queue order."""
+    runtime_s, job = state.runtime_s(record.job), record.job
+    return state.order(Candidate(record.seq, runtime_s, record.deadline, job.priority, _tag(state, record)))
+
+
 def join(state: State, record: JobRecord) -> None:
     """Add a job to the queue under its order key and register its deadline."""
-    record.order_key = state.order(
-        Candidate(
-            record.seq, state.runtime_s(record.job), record.deadline, record.job.priority, _tag(state, record)
-        )
-    )
+    record.order_key = -inf if goes_first(state, record) else order_key(state, record)
     state.queue.add(record)
     state.meter.waits(record)
     state.walk.joined(record)

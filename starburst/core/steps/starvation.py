@@ -33,6 +33,11 @@ def note_start(state: State, record: JobRecord) -> None:
     state.passed = Passed(oldest.id, before.count + 1, before.nodes)
 
 
+def goes_first(state: State, record: JobRecord) -> bool:
+    """Whether nodes are reserved for the job, which then keeps the first place if it joins the queue again."""
+    return bool(state.passed.nodes) and state.passed.job_id == record.id and isinf(record.deadline)
+
+
 def protect(state: State) -> None:
     """Reserve nodes for a job passed `max_passes` times; release those of a job that no longer waits."""
     most = state.settings.max_passes
