@@ -84,7 +84,7 @@ from starburst.core.steps.run_lifecycle import (
     run_started,
 )
 from starburst.core.steps.start_refusals import forget, is_shut, probe, probe_at, reopens_at
-from starburst.core.steps.starvation import protect
+from starburst.core.steps.starvation import look_again, protect
 from starburst.core.steps.unblocking import (
     cancel_requested,
     free,
@@ -309,6 +309,7 @@ def _walk(state: State) -> Iterable[Start]:
 
 def _nodes_changed(state: State, event: NodesChanged) -> None:
     state.capacity.update(event.nodes)
+    look_again(state)
     state.walk.rebuild(state.queue, state.capacity, state.walk.configurations())
     state.grew = True
     if state.prospects is not None:

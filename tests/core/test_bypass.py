@@ -8,15 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from starburst.core.model.events import JobSubmitted, NodesChanged, RunEnd, RunEnded, SiteSynced
+from starburst.core.model.events import (
+    Event,
+    JobSubmitted,
+    NodesChanged,
+    RunEnd,
+    RunEnded,
+    SiteSynced,
+    VolumesRuled,
+)
 from starburst.core.model.settings import Settings
 from starburst.core.parts.capacity import Capacity
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
+from starburst.domain.constraints import NODE_NAME, Requirement
 from starburst.domain.job import Job, Site
 from starburst.policy.placement import PLACEMENTS
-from tests.builders import HOUR, MINUTE, Desk, arrival, job, nodes, snapshot, starts, world
+from tests.builders import HOUR, MINUTE, Desk, arrival, job, node, nodes, snapshot, starts, world
 
 
 def long_one(gpus: int = 2, **more: Any) -> Job:
@@ -103,6 +112,29 @@ def test_when_its_nodes_leave_others_are_kept() -> None:
     rest = tuple(item for item in nodes(2, 2) if item.name != kept)
     desk.tell(NodesChanged(rest))
     assert desk.scheduler.state.passed.nodes == (rest[0].name,)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        VolumesRuled("long", ((Requirement(NODE_NAME, "In", ("n1",)),),)),
+        NodesChanged((node("n0", 1), node("n1", 2))),
+    ],
+)
+def test_when_it_fits_there_no_more_others_are_kept_and_these_are_open_again(change: Event) -> None:
+    """Its volume turns out to be elsewhere, or a GPU fails."""
+    desk = Desk(2, 2, max_passes=1)
+    desk.submit(*(small(n) for n in "abcd"), long_one(), small("e"))
+    assert desk.nodes_of("sa") == desk.nodes_of("sb") == ["n0"]
+    assert starts(desk.ended("sc")) == ["se"]
+    desk.tell()
+    desk.ended("sa")
+    assert desk.scheduler.state.passed.nodes == ("n0",)
+    desk.tell(change)
+    desk.submit(small("f"))
+    assert desk.scheduler.state.passed.nodes == ("n1",)
+    desk.ended("sd")
+    assert starts(desk.ended("se")) == ["long"]
 
 
 def test_one_with_a_deadline_is_not_protected_as_it_leaves_anyway() -> None:

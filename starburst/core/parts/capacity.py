@@ -218,6 +218,11 @@ class Capacity:
         """Whether these nodes exist and are schedulable."""
         return all(name in self._states and self._states[name].node.schedulable for name in names)
 
+    def suffices(self, names: Iterable[str], job: Job) -> bool:
+        """Whether the job would fit on these nodes if nothing else ran there."""
+        nodes = (self._states[name].node for name in names if name in self._states)
+        return Capacity(nodes, self._score).place(job) is not None
+
     def up(self, slots: Iterable[Slot]) -> bool:
         """Whether the nodes of these slots are schedulable."""
         return all(self._states[slot.where].node.schedulable for slot in slots)

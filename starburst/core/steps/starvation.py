@@ -46,8 +46,7 @@ def protect(state: State) -> None:
     passed, oldest = state.passed, _oldest(state)
     same = oldest is not None and oldest.id == passed.job_id
     if passed.nodes and not (same and state.capacity.has(passed.nodes)):
-        _open(state)
-        passed = state.passed = Passed(passed.job_id, passed.count)
+        passed = _open(state)
     if oldest is None or not same or passed.nodes or passed.count < most:
         return
     nodes = _nodes_for(state, oldest)
@@ -61,9 +60,19 @@ def protect(state: State) -> None:
         state.decide(oldest.id, "protected", passes=passed.count, nodes=", ".join(nodes))
 
 
-def _open(state: State) -> None:
+def look_again(state: State) -> None:
+    """After a change of nodes or volumes: release reserved nodes on which the job would not fit any more."""
+    record = state.jobs.get(state.passed.job_id)
+    if state.passed.nodes and record and not state.capacity.suffices(state.passed.nodes, record.job):
+        _open(state)
+
+
+def _open(state: State) -> Passed:
+    """Release the reserved nodes; the count goes on."""
     state.capacity.keep("", ())
     state.grew = True
+    state.passed = Passed(state.passed.job_id, state.passed.count)
+    return state.passed
 
 
 def _oldest(state: State) -> JobRecord | None:

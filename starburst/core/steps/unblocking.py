@@ -22,6 +22,7 @@ from starburst.core.model.phases import StopReason
 from starburst.core.state import State
 from starburst.core.steps.admission import admit, ask_again, requeue, withdraw
 from starburst.core.steps.run_lifecycle import finish, lay_by, release, start, stop
+from starburst.core.steps.starvation import look_again
 from starburst.core.steps.transitions import to
 from starburst.domain.job import CloudChoice, Phase, Site
 
@@ -101,6 +102,7 @@ def volumes_ruled(state: State, event: VolumesRuled) -> None:
     record.job = replace(record.job, volume_affinity=event.affinity)
     record.awaits_volumes = event.waits
     state.touch(record)
+    look_again(state)
     if is_queued:
         requeue(state, record)
     elif record.phase is Phase.BLOCKED and record.not_before <= state.now:
