@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from starburst.core.model.events import (
+    CancelRequested,
     Event,
     JobSubmitted,
     NodesChanged,
@@ -22,7 +24,7 @@ from starburst.core.parts.capacity import Capacity
 from starburst.core.scheduler import Scheduler
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
-from starburst.domain.constraints import NODE_NAME, Requirement
+from starburst.domain.constraints import NODE_NAME, Requirement, Rules, Term
 from starburst.domain.job import Job, Site
 from starburst.policy.placement import PLACEMENTS
 from tests.builders import HOUR, MINUTE, Desk, arrival, job, node, nodes, snapshot, starts, world
@@ -34,6 +36,10 @@ def long_one(gpus: int = 2, **more: Any) -> Job:
 
 def small(name: object, **more: Any) -> Job:
     return job(f"s{name}", hours=1, cloud="never", **more)
+
+
+def on(name: str) -> tuple[Term, ...]:
+    return ((Requirement(NODE_NAME, "In", (name,)),),)
 
 
 def passed(desk: Desk, times: int) -> None:
@@ -117,7 +123,7 @@ def test_when_its_nodes_leave_others_are_kept() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        VolumesRuled("long", ((Requirement(NODE_NAME, "In", ("n1",)),),)),
+        VolumesRuled("long", on("n1")),
         NodesChanged((node("n0", 1), node("n1", 2))),
     ],
 )
@@ -163,6 +169,18 @@ def test_a_restart_keeps_what_was_kept() -> None:
     live = [(record.id, record.attempt) for record in desk.scheduler.state.jobs.values() if record.alive]
     again.handle(SiteSynced(Site.CLUSTER, frozenset(live)), desk.now)
     assert starts(again.handle(desk.end_of("s1"), desk.now)) == ["long"]
+
+
+@pytest.mark.parametrize("change", [{"max_passes": 0}, {"order": "bf-js"}])
+def test_a_restart_with_settings_that_keep_nothing_opens_what_was_kept(change: dict[str, Any]) -> None:
+    desk = Desk(2, max_passes=2)
+    passed(desk, 2)
+    desk.submit(small("late", rules=Rules(on("n0"))))
+    assert not starts(desk.ended("s0"))
+    again = restore(replace(desk.scheduler.state.settings, **change), snapshot(desk.scheduler))
+    again.handle(SiteSynced(Site.CLUSTER, frozenset({("s1", 1)})), desk.now)
+    again.handle(CancelRequested("long"), desk.now)
+    assert again.state.jobs["slate"].alive
 
 
 @settings(max_examples=12)

@@ -33,6 +33,11 @@ def note_start(state: State, record: JobRecord) -> None:
     state.passed = Passed(oldest.id, before.count + 1, before.nodes)
 
 
+def protects(state: State) -> bool:
+    """Whether the settings let nodes be reserved."""
+    return bool(state.settings.max_passes) and state.settings.order not in DISCIPLINES
+
+
 def goes_first(state: State, record: JobRecord) -> bool:
     """Whether nodes are reserved for the job, which then keeps the first place if it joins the queue again."""
     return bool(state.passed.nodes) and state.passed.job_id == record.id and isinf(record.deadline)
@@ -40,14 +45,13 @@ def goes_first(state: State, record: JobRecord) -> bool:
 
 def protect(state: State) -> None:
     """Reserve nodes for a job passed `max_passes` times; release those of a job that no longer waits."""
-    most = state.settings.max_passes
-    if not most or state.settings.order in DISCIPLINES:
+    if not protects(state):
         return
     passed, oldest = state.passed, _oldest(state)
     same = oldest is not None and oldest.id == passed.job_id
     if passed.nodes and not (same and state.capacity.has(passed.nodes)):
         passed = _open(state)
-    if oldest is None or not same or passed.nodes or passed.count < most:
+    if oldest is None or not same or passed.nodes or passed.count < state.settings.max_passes:
         return
     nodes = _nodes_for(state, oldest)
     if nodes:

@@ -9,6 +9,7 @@ from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
 from starburst.core.steps.budget import cost_of, is_capped
 from starburst.core.steps.prerequisites import await_
+from starburst.core.steps.starvation import protects
 from starburst.core.views.snapshot import Snapshot
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.packing.plan import Packer
@@ -29,7 +30,9 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
     state.meter.account = known.account
     state.meter.advance(0.0, known.now)
-    state.tags, state.passed, state.refusals = known.tags.copy(), known.passed, known.refusals
+    state.tags, state.refusals = known.tags.copy(), known.refusals
+    if protects(state):
+        state.passed = known.passed
     state.next_round, state.fleet.memory = known.next_round, known.memory
     names = {cap.name for cap in settings.caps}
     state.ledgers = {name: ledger for name, ledger in known.ledgers.items() if name in names}
