@@ -7,6 +7,7 @@ from dataclasses import replace
 from starburst.core.model.events import (
     InstanceUnfit,
     InstanceUnreachable,
+    JobSubmitted,
     RunEnd,
     RunEnded,
     SiteSynced,
@@ -58,6 +59,21 @@ def test_a_waiting_job_keeps_its_place_and_its_deadline() -> None:
     again = reborn(desk)
     assert [record.id for record in again.state.queue] == ["a", "b"]
     assert again.next_wakeup() == 3600
+
+
+def test_after_a_restart_under_another_order_those_that_wait_are_in_that_order_too() -> None:
+    desk = Desk(1)
+    desk.submit(job("busy"), *(job(name, cloud="never", hours=4) for name in "abc"))
+    desk.submit(job("short", cloud="never", hours=1), job("urgent", cloud="never", hours=4, priority=9))
+    for order, first in (("priority", "urgent"), ("sjf", "short"), ("fair", "a"), ("fifo", "a")):
+        again = restore(replace(desk.scheduler.state.settings, order=order), snapshot(desk.scheduler))
+        validate(again.state)
+        again.handle(JobSubmitted(job("new", cloud="never", hours=4)), 1)
+        names = [record.id for record in again.state.queue]
+        assert (names[0], names[-1]) == (first, "new")
+        kept = again.take_changes().jobs
+        assert order == "fifo" or kept["a"].order_key == again.state.jobs["a"].order_key
+        assert restore(again.state.settings, snapshot(again)).state.queue.first().id == first
 
 
 def test_a_pause_of_an_offer_survives() -> None:

@@ -148,14 +148,16 @@ def _calibrated(state: State) -> str:
 
 
 def order_key(state: State, record: JobRecord) -> float:
-    """The job's key under the queue order."""
+    """The job's key under the queue order; below all others if nodes are reserved for it."""
+    if goes_first(state, record):
+        return -inf
     runtime_s, job = state.runtime_s(record.job), record.job
     return state.order(Candidate(record.seq, runtime_s, record.deadline, job.priority, _tag(state, record)))
 
 
 def join(state: State, record: JobRecord) -> None:
     """Add a job to the queue under its order key and register its deadline."""
-    record.order_key = -inf if goes_first(state, record) else order_key(state, record)
+    record.order_key = order_key(state, record)
     state.queue.add(record)
     state.meter.waits(record)
     state.walk.joined(record)

@@ -7,6 +7,7 @@ from starburst.core.model.settings import Settings
 from starburst.core.model.throughput import Speeds
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
+from starburst.core.steps.admission import order_key
 from starburst.core.steps.budget import cost_of, is_capped
 from starburst.core.steps.prerequisites import await_
 from starburst.core.steps.starvation import protects
@@ -52,7 +53,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     state.unconfirmed_instances = set(fleet.instances)
     state.capacity.update(snapshot.nodes)
     for record in sorted(snapshot.jobs, key=lambda r: r.seq):
-        _take_over(state, record)
+        _take_over(state, record, anew=known.order not in ("", settings.order))
     held_up = (record for record in state.jobs.values() if record.obstacle is not None)
     state.capped = {record.id: cost_of(record) for record in held_up if is_capped(record)}
     state.capacity.keep(state.passed.job_id, state.passed.nodes)
@@ -63,13 +64,17 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     return scheduler
 
 
-def _take_over(state: State, record: JobRecord) -> None:
+def _take_over(state: State, record: JobRecord, *, anew: bool) -> None:
+    """Add a job to the state; `anew`: its key is of another queue order."""
     state.jobs[record.id] = record
     if record.phase.is_end:
         return
     state.take(record, record.reserved)
     if record.phase is Phase.QUEUED:
         if record.job.cloud is not CloudChoice.ONLY:
+            if anew:
+                record.order_key = order_key(state, record)
+                state.touch(record)
             state.queue.add(record)
             state.meter.waits(record)
             if state.prospects is not None:

@@ -51,6 +51,8 @@ class Facts:
     refusals: Refusals = field(default_factory=Refusals)
     #: Machines in a row that were billed and on which no job began, by offer.
     wasted: dict[str, int] = field(default_factory=dict)
+    #: The queue order that the keys of queued jobs are of; "" in snapshots of older versions.
+    order: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +87,5 @@ def facts(state: State) -> Facts:
         state.passed,
         state.refusals,
         dict(state.fleet.wasted),
+        state.settings.order,
     )
