@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starburst.core.model.events import RunEnd
 from starburst.core.views.restoring import restore
 from tests.builders import HOUR, Desk, job, launches, snapshot, starts
 
@@ -31,6 +32,28 @@ def test_an_estimate_sets_the_wait_of_a_policy_anew() -> None:
     desk.edit("a", runtime_estimate_s=8 * HOUR)
     assert desk["a"].deadline == 4 * HOUR
     assert desk["a"].wait.estimated_by == "user"
+
+
+def test_what_pauses_after_a_refused_start_is_changed_and_the_time_that_it_has_waited_counts() -> None:
+    desk = Desk(4)
+    desk.submit(job("busy", 4), job("a", 4))
+    desk.wait(HOUR / 2)
+    desk.ended("busy")
+    desk.ended("a", RunEnd.NOT_STARTED)
+    desk.edit("a", max_wait_s=HOUR / 2 + 5)
+    assert (desk.phase("a"), desk["a"].deadline) == ("blocked", HOUR / 2 + 5)
+    assert launches(desk.wait(5)) == ["small"]
+    assert desk.phase("a") == "offloading"
+
+
+def test_in_the_cloud_a_change_does_not_end_the_pause_after_a_refused_start() -> None:
+    desk = Desk(1)
+    desk.submit(job("busy"), job("a", max_wait_s=0.0))
+    desk.ready("i-000001")
+    desk.ended("a", RunEnd.NOT_STARTED)
+    assert not launches(desk.edit("a", max_wait_s=1.0))
+    assert desk["a"].deadline == desk["a"].not_before == 10
+    assert launches(desk.wait(10)) == ["small"]
 
 
 def test_what_is_held_is_changed_and_stays_held() -> None:

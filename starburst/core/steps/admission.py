@@ -228,16 +228,19 @@ def edit_requested(state: State, event: EditRequested) -> None:
     record.job = replace(record.job, **changes)
     state.decide(record.id, "edited", changes=str(event.edit))
     state.touch(record)
+    if record.wait is not None and changes.keys() - {"priority"}:
+        _wait_from(state, record, record.queued_at)
+        if not is_queued:  # it pauses after a refused start, at most until its deadline
+            state.pauses.set(record.tries_at, record)
     if is_queued:
-        if record.wait is not None and changes.keys() - {"priority"}:
-            _wait_from(state, record, record.queued_at)
         requeue(state, record)
 
 
 def _wait_from(state: State, record: JobRecord, begun_at: float) -> None:
-    """Set the deadline as of a wait that began earlier; it is not in the past."""
+    """Set the deadline as of a wait that began earlier; not in the past, nor in a pause after a cloud run."""
     set_wait(state, record)
-    record.deadline = max(state.now, record.deadline - (state.now - begun_at))
+    least = max(state.now, record.not_before) if record.site is Site.CLOUD else state.now
+    record.deadline = max(least, record.deadline - (state.now - begun_at))
     record.queued_at = begun_at
 
 

@@ -49,7 +49,7 @@ def shut(state: State, record: JobRecord) -> bool:
 def put_off(state: State, record: JobRecord, message: str) -> None:
     """Block a job whose start was refused by its site: it gives up its slots and its turn while it pauses."""
     state.turns.give_up(record)
-    to(state, record, Phase.BLOCKED, queued_at=state.now, message=message)
+    to(state, record, Phase.BLOCKED, message=message)
 
 
 def pause_after_failure(record: JobRecord) -> str:
