@@ -139,11 +139,12 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
         how = f"ended, for it {'cost too much' if is_too_dear(state, instance) else 'took no work'}"
     elif instance.lost and instance.job_ids:
         how = "ended, for it had lost a machine"
+    if known and instance.phase is InstancePhase.LAUNCHING:
+        how = "ended before it came up"
+        taken = "the cloud took it before it came up" if instance.preempted else "it never came up"
+        _pause(state, instance, event.message or taken)
     if instance.preempted:
         how = "preempted by the cloud"
-    elif known and instance.phase is InstancePhase.LAUNCHING:
-        how = "ended before it came up"
-        _pause(state, instance, event.message or "it never came up")
     _close(state, instance, InstancePhase.GONE)
     billed_s = max(0.0, event.ended_at - event.launched_at)
     state.decide(instance.id, "gone", how=how, billed_s=billed_s, micro_usd=instance.micro_usd)
