@@ -58,6 +58,7 @@ from starburst.core.steps.admission import (
     submitted,
     trim,
 )
+from starburst.core.steps.budget import is_capped
 from starburst.core.steps.budget_enforcement import caps_at, retry_capped, watch_caps
 from starburst.core.steps.consolidation import consolidate, consolidate_at
 from starburst.core.steps.machines import (
@@ -321,7 +322,8 @@ def _offers_changed(state: State, event: OffersChanged) -> None:
     state.fleet.offers = {offer.name: offer for offer in event.offers}
     state.changes.offers = True
     for record in state.jobs.values():
-        if record.phase is Phase.QUEUED and record.obstacle is not None and isinf(record.deadline):
+        stuck = record.phase is Phase.QUEUED and record.obstacle is not None and isinf(record.deadline)
+        if stuck or is_capped(record):
             state.set_deadline(record, state.now)
 
 

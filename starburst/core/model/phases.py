@@ -92,7 +92,7 @@ class OverBudget:
 
     #: Name of the cap.
     cap: str
-    #: End of the cap's window, scheduler seconds; the job tries again then.
+    #: End of the cap's window, scheduler seconds; the job tries again then, if not before.
     until: float
     #: Micro-dollars until the end of the window; infinite if no price is known.
     cost: float

@@ -17,7 +17,7 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason, NoOffer, OverBudget, Wait
 from starburst.core.parts.feasibility import Prospects
 from starburst.core.state import State
-from starburst.core.steps.budget import amount, cost_of, is_capped, short
+from starburst.core.steps.budget import amount, cheaper_at, cost_of, is_capped, short
 from starburst.core.steps.prerequisites import follow, shut
 from starburst.core.steps.retries import spent_on
 from starburst.core.steps.start_refusals import is_shut
@@ -365,8 +365,9 @@ def _meets(record: JobRecord, lacks: str) -> bool:
 def wait_for_money(state: State, record: JobRecord, lacking: Shortfall) -> None:
     """Keep a due job queued because a cap has less left than the job costs.
 
-    It tries again when the cap's window ends, or when money is released before that
-    (core/steps/budget_enforcement.py). The decision is logged once per cap and window.
+    It tries again when the cap's window ends, or before that when money is released
+    (core/steps/budget_enforcement.py), or an offer is there that it can pay for. The decision is logged once
+    per cap and window.
     """
     cap, until, cost = lacking.standing.cap, lacking.standing.end, lacking.cost
     known = record.obstacle
@@ -380,7 +381,7 @@ def wait_for_money(state: State, record: JobRecord, lacking: Shortfall) -> None:
         known_cost = None if isinf(cost) else cost
         state.decide(record.id, "capped", cap=cap.name, cost=known_cost, left=left.micro_usd, lacks=lacks)
     state.capped[record.id] = cost
-    _wait_on(state, record, until)
+    _wait_on(state, record, min(until, cheaper_at(state, record)))
 
 
 def _wait_on(state: State, record: JobRecord, until: float) -> None:

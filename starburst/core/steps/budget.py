@@ -88,13 +88,22 @@ def set_aside(state: State, record: JobRecord, offers: Sequence[Offer], taken: d
             taken[name] = taken.get(name, 0.0) + needs(state, record, offers, standing.end)
 
 
+def cheaper_at(state: State, record: JobRecord) -> float:
+    """End of the next offer pause if the caps have enough left for the job without the pauses, or infinity."""
+    again_at = state.fleet.retry_at(record.job, state.now)
+    offers = state.fleet.price(record.job, state.fleet.permitted())
+    if again_at is None or isinstance(offers, str) or short(state, record, offers, {}) is not None:
+        return inf
+    return again_at
+
+
 def is_capped(record: JobRecord) -> bool:
-    """Whether the job is queued because of a cap, until the window ends or money is released."""
+    """Whether the job is queued because of a cap, until the window ends, or money or a cheaper offer is there."""
     obstacle = record.obstacle
     return (
         record.phase is Phase.QUEUED
         and isinstance(obstacle, OverBudget)
-        and obstacle.until == record.deadline
+        and obstacle.until >= record.deadline
     )
 
 

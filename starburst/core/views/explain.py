@@ -228,9 +228,10 @@ def _wait(record: JobRecord, clock: Clock, *, has_offers: bool) -> str:
 def _lack(record: JobRecord, offers: Sequence[Offer] | str, clock: Clock) -> list[str]:
     """Why a due job has not left for the cloud, or why it will not be able to at its deadline."""
     if record.obstacle is not None:
-        named = isinstance(record.obstacle, OverBudget)  # it names the time, in UTC
+        obstacle = record.obstacle
+        named = isinstance(obstacle, OverBudget) and obstacle.until <= record.deadline  # the time, in UTC
         again = "" if named or isinf(record.deadline) else f"; it tries again at {clock(record.deadline)}"
-        return [f"it should leave for the cloud, but {record.obstacle.text}{again}"]
+        return [f"it should leave for the cloud, but {obstacle.text}{again}"]
     stays = offers if isinstance(offers, str) else record.confined
     if stays and not isinf(record.deadline):
         return [f"then it waits on, since {stays}"]
