@@ -251,6 +251,10 @@ def test_a_field_that_no_section_has_is_named_with_those_that_there_are(problems
             "policy.backfill: true: needs out_of_order: false; out of order is backfill without reservations",
         ),
         (
+            "policy: {budget_mode: calibrated, prior_runtime: 0}",
+            "policy.prior_runtime: 0: must be more than 0 if budget_mode is calibrated",
+        ),
+        (
             "policy: {backfill: 'yes'}",
             'policy.backfill: "yes": must be true or false, without quotes',
         ),

@@ -133,6 +133,13 @@ class PolicyConfig(Section):
             raise ValueError("needs out_of_order: false; out of order is backfill without reservations")
         return backfill
 
+    @field_validator("prior_runtime")
+    @classmethod
+    def _calibrated_by_run_times(cls, prior_runtime: float, info: ValidationInfo) -> float:
+        if not prior_runtime and info.data.get("budget_mode") == "calibrated":
+            raise ValueError("must be more than 0 if budget_mode is calibrated")
+        return prior_runtime
+
     def settings(self) -> Settings:
         """The settings of the core, in SI units."""
         factor = self.factor
