@@ -9,7 +9,7 @@ import pytest
 from starburst.core.model.events import InstanceReady, OffersChanged
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store.errors import AmbiguousJobError, JobNotFoundError
-from starburst.store.listings import queries
+from starburst.store.listings import pages, queries
 from starburst.store.listings.row_types import SUBMITTED, JobRow
 from starburst.store.rows import CHUNK
 from starburst.store.store import Store
@@ -162,6 +162,15 @@ def test_a_misspelt_name_gets_a_suggestion(named: Store) -> None:
 def test_nothing_like_it_gets_none(named: Store, text: str) -> None:
     with pytest.raises(JobNotFoundError, match=f"^there is no job '{text}'$"):
         queries.job(named, text)
+
+
+def test_an_empty_name_is_that_of_no_job_also_where_there_is_only_one(store: Store) -> None:
+    store.submit([submission("train-1")], 1.0)
+    with pytest.raises(JobNotFoundError, match="there is no job ''"):
+        queries.job(store, "")
+    for queues in (None, ("default",)):
+        with pytest.raises(JobNotFoundError):
+            pages.named(store, [""], queues)
 
 
 def test_decisions_can_be_followed(filled: Store) -> None:

@@ -122,11 +122,14 @@ def job(store: Store, text: str) -> JobRow:
 def one_of(conn: Connection, text: str, known: Subquery, queues: Collection[str] | None = None) -> str | None:
     """The id of the job that a text means: with this id, else of this name, else beginning with it.
 
+    An empty text, as a script without its variable has it, means none, though each id begins with it.
     `known` has the columns `id` and `name`; jobs of arrays that are not taken up, in `queues`, come to them.
 
     Raises:
         AmbiguousJobError: it means several.
     """
+    if not text:
+        return None
     begins = [column.startswith(text, autoescape=True) for column in (known.c.id, known.c.name)]
     ask = asker(conn)
     arrays = array_rows.rows(ask, queues=queues)
