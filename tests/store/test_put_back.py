@@ -12,8 +12,10 @@ from starburst.core.model.events import NodesChanged, RunStarted, SiteSynced
 from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Phase, Site
+from starburst.store.errors import UnusableError
 from starburst.store.store import Store
 from starburst.store.upkeep.backup import stage
+from starburst.store.upkeep.moving import move
 from starburst.store.upkeep.restored import owed_actions, was_put_back
 from tests.store.samples import NODE, started, step, submission
 
@@ -72,3 +74,14 @@ def test_a_store_that_was_not_put_back_owes_its_starts_after_a_restart(path: Pat
     with Store.open(path) as store:
         assert not was_put_back(store)
         assert [action.key for action in owed_actions(store)] == ["start/a/1", "start/b/1"]
+
+
+def test_a_file_whose_store_was_moved_takes_jobs_again_once_it_is_put_back(path: Path) -> None:
+    with Store.open(path) as store:
+        store.submit([submission("a")], 1.0)
+    move(path, str(path.with_name("server.db")))
+    with Store.open(path) as left, pytest.raises(UnusableError, match="was moved to another database"):
+        left.submit([submission("b")], 2.0)
+    with Store.open(stage(path, path)) as store:
+        store.submit([submission("b")], 3.0)
+        assert [request.job_id for request in store.requests(9)] == ["a", "b"]

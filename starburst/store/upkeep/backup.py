@@ -13,6 +13,7 @@ from starburst.store.engine import others
 from starburst.store.errors import StoreError
 from starburst.store.store import Store
 from starburst.store.upkeep.copying import copy_store
+from starburst.store.upkeep.moving import take_back
 from starburst.store.upkeep.restored import note_restored
 
 #: Files that SQLite keeps beside a database in WAL mode.
@@ -125,9 +126,9 @@ def launches_of(where: Path | str) -> int:
 def stage(backup: Path, database: Path, given: int = 0) -> Path:
     """Copy a backup to beside a database, ready to take its place; the backup is only read.
 
-    In the copy, the next machines have numbers that no machine rented since the backup can have, and starts
-    that it owes are left out (`restored.py`). `given`: the highest number that is known to be given out; the
-    database may know of more.
+    In the copy, the next machines have numbers that no machine rented since the backup can have, starts that
+    it owes are left out (`restored.py`), and a file that `migrate-store` left takes jobs again. `given`: the
+    highest number that is known to be given out; the database may know of more.
 
     Raises:
         StoreError: the copy cannot be written, or is not intact.
@@ -141,6 +142,7 @@ def stage(backup: Path, database: Path, given: int = 0) -> Path:
             launches = max(facts.get("launches", 0), launches_of(database), given)
             store.set_fact("facts", {**facts, "launches": launches + SKIPPED})
             note_restored(store)
+            take_back(store)
     except StoreError:
         discard(staged)
         raise

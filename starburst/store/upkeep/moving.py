@@ -43,5 +43,12 @@ def move(file: Path, where: str) -> dict[str, int]:
         return moved
 
 
+def take_back(store: Store) -> None:
+    """Have a copy of a file whose store was moved take jobs again; it is to be a home's store."""
+    with store.write() as conn:
+        for table in WRITTEN:
+            conn.execute(text(f"DROP TRIGGER IF EXISTS moved_{table.name}"))
+
+
 def _controller(conn: Connection) -> str | None:
     return conn.scalar(select(facts.c.body).where(facts.c.key == "controller"))
