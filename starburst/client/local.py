@@ -56,11 +56,16 @@ class LocalClient(BaseClient):
         # A thread of its own, for a notebook has an asyncio loop in the thread that asks.
         self._thread = ThreadPoolExecutor(1, "starburst-store")
         self._home = Home(Path(home)) if home else Home.default()
-        self._store = self._ask(self._open)
+        #: Identity of the store that is open.
+        self._place: object = None
+        self._store = self._answer(self._open)
 
     def _open(self) -> Store:
         self._home.make()
-        return Store.open(self._home.store)
+        place = _place_of(self._home)
+        store = Store.open(self._home.store)
+        self._place = place
+        return store
 
     def close(self) -> None:
         """Close the store."""
@@ -135,7 +140,19 @@ class LocalClient(BaseClient):
         return is_over(row.phase), texts
 
     def _ask(self, question: Callable[[], T]) -> T:
-        """The answer of the store, in its thread."""
+        """The answer of the store that the home has now, in its thread: a restore or a move may have put
+        another one in the place of that which is open, where no scheduler would see what is submitted.
+        """
+
+        def of_present_store() -> T:
+            if self._place != _place_of(self._home):
+                before, self._store = self._store, self._open()
+                before.close()
+            return question()
+
+        return self._answer(of_present_store)
+
+    def _answer(self, question: Callable[[], T]) -> T:
         try:
             return self._thread.submit(question).result()
         except JobNotFoundError as error:
@@ -146,3 +163,14 @@ class LocalClient(BaseClient):
             raise UnreachableError(str(getattr(error, "orig", None) or error)) from None
         except (UserError, StoreError) as error:
             raise RefusedError(400, str(error)) from None
+
+
+def _place_of(home: Home) -> object:
+    """Identity of a home's store: its URL, or its file; None while there is none that can be looked at."""
+    if isinstance(home.store, str):
+        return home.store
+    try:
+        found = home.database.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -9,6 +9,8 @@ import pytest
 
 from starburst import LocalClient
 from starburst.client import NotFoundError, RefusedError
+from starburst.store.store import Store
+from tests.cli.conftest import Cli
 from tests.cli.past import Past
 
 
@@ -38,3 +40,20 @@ def test_errors_are_those_of_the_client_of_a_server(past: Past, tmp_path: Path) 
     (tmp_path / "file").touch()
     with pytest.raises(RefusedError, match="cannot be made"):
         LocalClient(tmp_path / "file" / "home")
+
+
+def test_after_a_restore_jobs_go_to_the_store_that_the_home_has_now(
+    cli: Cli, past: Past, home: Path, tmp_path: Path
+) -> None:
+    past.store.close()
+    with LocalClient() as client:
+        before = client.run("true", gpus=1, workdir=None)
+        assert cli("backup", tmp_path / "copy.db").code == 0
+        late = client.run("true", gpus=1, workdir=None)
+        assert cli("restore", tmp_path / "copy.db", "--yes").code == 0
+        after = client.run("true", gpus=1, workdir=None)
+        assert before.status()["phase"] == after.status()["phase"] == "submitted"
+        with pytest.raises(NotFoundError):
+            client.cancel(late.id)
+    with Store.open(home / "starburst.db") as store:
+        assert store.submission(after.id) is not None
