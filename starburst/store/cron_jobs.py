@@ -49,20 +49,27 @@ class CronJob:
         return max(self.created_at, self.last_tick or self.created_at)
 
 
-def put(conn: Connection, submissions: Sequence[Submission], now_wall: float) -> list[CronJob]:
+def put(
+    conn: Connection,
+    submissions: Sequence[Submission],
+    now_wall: float,
+    queues: Sequence[str] | None = None,
+) -> list[CronJob]:
     """Store CronJobs and return them as stored.
 
-    One of the same user and name is replaced: its id, its jobs and its ticks so far stay. What a changed
-    schedule would have ticked before now is not made up for.
+    One of the same user and name in these queues is replaced: its id, its jobs and its ticks so far stay.
+    What a changed schedule would have ticked before now is not made up for.
     """
-    return [_put(conn, item, now_wall) for item in submissions]
+    return [_put(conn, item, now_wall, queues) for item in submissions]
 
 
-def _put(conn: Connection, item: Submission, now_wall: float) -> CronJob:
+def _put(conn: Connection, item: Submission, now_wall: float, queues: Sequence[str] | None) -> CronJob:
     job, timing = item.job, item.timing
     assert timing is not None  # else it is a job
     of_name = select(cron_jobs).where(cron_jobs.c.name == job.name, cron_jobs.c.user == job.user)
-    there = conn.execute(of_name).first()
+    if queues is not None:
+        of_name = of_name.where(cron_jobs.c.queue.in_(queues))
+    there = conn.execute(of_name.order_by(cron_jobs.c.queue != job.queue, cron_jobs.c.id)).first()
     said: dict[str, object] = {"queue": job.queue, "message": "", "body": codec.encode(item)}
     if there is None:
         new = {"id": job.id, "name": job.name, "user": job.user, "created_at": now_wall, "jobs": "[]"}
@@ -71,7 +78,8 @@ def _put(conn: Connection, item: Submission, now_wall: float) -> CronJob:
         if _stored(there).timing.schedule != timing.schedule:
             said["created_at"] = now_wall
         conn.execute(update(cron_jobs).where(cron_jobs.c.id == there.id).values(said))
-    return _stored(conn.execute(of_name).one())
+    put_there = job.id if there is None else there.id
+    return _stored(conn.execute(select(cron_jobs).where(cron_jobs.c.id == put_there)).one())
 
 
 def every(store: Store, queues: Sequence[str] | None = None) -> list[CronJob]:

@@ -22,7 +22,7 @@ from starburst.core.model.events import NodesChanged, OffersChanged
 from starburst.core.scheduler import Scheduler
 from starburst.domain.cloud import InstancePhase
 from starburst.domain.job import CloudChoice, Phase
-from starburst.store import tokens
+from starburst.store import cron_jobs, tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
 from starburst.web.app import make_app
@@ -220,6 +220,39 @@ def test_the_stream_of_the_log_tells_no_more() -> None:
                         break
         assert "another queue's job" in text
         assert "secret" not in text
+
+
+def test_a_cron_job_of_another_queue_is_not_replaced_by_one_of_its_name() -> None:
+    """The admins of two teams submit a CronJob of one name for the same user."""
+
+    def nightly(queue: str, command: str) -> dict[str, Any]:
+        pod = {"restartPolicy": "Never", "containers": [{"name": "c", "command": [command]}]}
+        metadata = {"name": "nightly", "labels": {"starburst.io/queue": queue}}
+        spec = {"schedule": "0 2 * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+        return {"kind": "CronJob", "apiVersion": "batch/v1", "metadata": metadata, "spec": spec}
+
+    with mixed() as (_, app_context):
+        client = TestClient(make_app(app_context, HttpConfig()), base_url=HERE)
+
+        def submit(queue: str, command: str, *queues: str) -> dict[str, Any]:
+            token = Token(f"{command}-{len(queues)}", Role.ADMIN, queues or None, NOON)
+            bearer = {"Authorization": f"Bearer {tokens.create(app_context.store, token)}"}
+            answer = client.post(f"{API}/jobs?user=ada", json=nightly(queue, command), headers=bearer)
+            assert answer.status_code == 201, answer.text
+            row: dict[str, Any] = answer.json()[0]
+            return row
+
+        def there() -> list[tuple[str, str, tuple[str, ...]]]:
+            found = cron_jobs.every(app_context.store)
+            return [(one.id, one.queue, one.submission.workload.command) for one in found]
+
+        theirs = submit(THEIRS, "theirs", THEIRS)
+        mine = submit(MINE, "mine", MINE)
+        assert theirs["id"] not in str(mine)
+        assert there() == [(theirs["id"], THEIRS, ("theirs",)), (mine["id"], MINE, ("mine",))]
+        assert submit(MINE, "newer", MINE)["id"] == mine["id"]
+        assert submit(MINE, "newest")["id"] == mine["id"]
+        assert there() == [(theirs["id"], THEIRS, ("theirs",)), (mine["id"], MINE, ("newest",))]
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/"])

@@ -16,15 +16,21 @@ from starburst.domain.job import Submission, is_over
 from starburst.store import cron_jobs
 from starburst.store.cron_jobs import CronJob
 from starburst.store.listings import queries
+from starburst.store.listings.pages import QueueScope
 from starburst.store.store import Store
 
 #: The word by which listings and arguments tell CronJobs from jobs, as kubectl does.
 KIND = "cronjob"
 
 
-def add(conn: Connection, submissions: Sequence[Submission], now: float) -> list[Keys]:
-    """Store CronJobs; `id`, `name` and `notes` of each, its `kind`, and when it ticks next."""
-    stored = cron_jobs.put(conn, submissions, now)
+def add(
+    conn: Connection, submissions: Sequence[Submission], now: float, queues: QueueScope = None
+) -> list[Keys]:
+    """Store CronJobs; `id`, `name` and `notes` of each, its `kind`, and when it ticks next.
+
+    They replace those of their names in `queues`, the submitter's scope.
+    """
+    stored = cron_jobs.put(conn, submissions, now, queues)
     return [_added(one, item, now) for one, item in zip(stored, submissions, strict=True)]
 
 

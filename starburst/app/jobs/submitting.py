@@ -173,12 +173,13 @@ def submit(
     snapshots: SnapshotCache | None = None,
     *,
     allow_unsatisfiable: bool = False,
+    queues: QueueScope = None,
 ) -> list[Keys]:
     """Store jobs for the scheduler, all or none; `id`, `name` and `notes` of each, of CronJobs `kind` too.
 
     An array is stored as a whole; the answer has each of its jobs.
 
-    `snapshots` is the cache of the calling process, if it has one.
+    `snapshots` is the cache of the calling process, if it has one. CronJobs replace those in `queues` only.
 
     Raises:
         UserError: one demands machines that no offer has, or what neither cluster nor cloud could hold.
@@ -196,7 +197,7 @@ def submit(
     _refuse_twins(again)
     now = time.time()
     with store.submitting(once, now, config.limits.quota(config.queues)) as conn:
-        added = cron_jobs.add(conn, again, now)
+        added = cron_jobs.add(conn, again, now, queues)
     return [*(row for item in once for row in _answers(item)), *added]
 
 

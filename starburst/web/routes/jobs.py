@@ -74,7 +74,13 @@ def submit(
         found = submitting.held(found)
     if dry_run:
         return JSONResponse(context.shown(submitting.dry_run(context.store, found)))
-    rows = submitting.submit(context.store, found, context.snapshots, allow_unsatisfiable=allow_unsatisfiable)
+    rows = submitting.submit(
+        context.store,
+        found,
+        context.snapshots,
+        allow_unsatisfiable=allow_unsatisfiable,
+        queues=context.principal.queues,
+    )
     return JSONResponse(rows, 201)
 
 
