@@ -13,8 +13,9 @@ from starburst.core.model.settings import Settings
 from starburst.core.scheduler import Scheduler
 from starburst.domain.job import Phase, Site
 from starburst.store.errors import UnusableError
+from starburst.store.listings import pages
 from starburst.store.store import Store
-from starburst.store.upkeep.backup import stage
+from starburst.store.upkeep.backup import back_up, stage
 from starburst.store.upkeep.moving import move
 from starburst.store.upkeep.restored import owed_actions, was_put_back
 from tests.store.samples import NODE, started, step, submission
@@ -74,6 +75,20 @@ def test_a_store_that_was_not_put_back_owes_its_starts_after_a_restart(path: Pat
     with Store.open(path) as store:
         assert not was_put_back(store)
         assert [action.key for action in owed_actions(store)] == ["start/a/1", "start/b/1"]
+
+
+def test_who_has_followed_the_log_past_the_backup_misses_no_decision_after_it(path: Path) -> None:
+    backup = path.with_name("backup.db")
+    with Store.open(path) as store:
+        scheduler = started()
+        store.commit(step(scheduler, submissions=[submission("a")]))
+        back_up(path, backup)
+        store.commit(step(scheduler, now=1.0, submissions=[submission("b"), submission("c")]))
+        followed = pages.head(store)
+    with Store.open(stage(backup, path)) as store:
+        store.commit(step(resume(Settings(), store), now=2.0, submissions=[submission("d")]))
+        rows, _ = pages.decisions(store, None, after_seq=followed, limit=9)
+        assert {row.subject for row in rows} == {"d"}
 
 
 def test_a_file_whose_store_was_moved_takes_jobs_again_once_it_is_put_back(path: Path) -> None:

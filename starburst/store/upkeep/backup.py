@@ -20,6 +20,9 @@ from starburst.store.upkeep.restored import note_restored
 BESIDE = ("-wal", "-shm")
 #: Numbers that a restored store leaves out beyond the highest known one: they may name machines rented since.
 SKIPPED = 1000
+#: As many of decisions, of which a busy cluster makes more: who follows the log passes over numbers that are
+#: not larger than the last one that it was told.
+SKIPPED_DECISIONS = 1_000_000
 
 
 def back_up(database: Path, target: Path) -> None:
@@ -110,25 +113,30 @@ def check(file: Path) -> None:
 
 def launches_of(where: Path | str) -> int:
     """How many machines a store, a file or a database, has rented; 0 if that cannot be read."""
+    return _given_out(where, "launches")
+
+
+def _given_out(where: Path | str, what: str) -> int:
+    """The last number that a store has given out, of the core's facts; 0 if that cannot be read."""
     if isinstance(where, str):
         with suppress(StoreError), Store.open(where) as store:
-            return int((store.fact("facts") or {}).get("launches", 0))
+            return int((store.fact("facts") or {}).get(what, 0))
         return 0
     with (
         suppress(sqlite3.Error, ValueError),
         closing(sqlite3.connect(f"file:{where}?mode=ro", uri=True)) as conn,
     ):
         found = conn.execute("SELECT body FROM facts WHERE key = 'facts'").fetchone()
-        return 0 if found is None else int(json.loads(found[0]).get("launches", 0))
+        return 0 if found is None else int(json.loads(found[0]).get(what, 0))
     return 0
 
 
 def stage(backup: Path, database: Path, given: int = 0) -> Path:
     """Copy a backup to beside a database, ready to take its place; the backup is only read.
 
-    In the copy, the next machines have numbers that no machine rented since the backup can have, starts that
+    In the copy, the next machines and decisions have numbers that none since the backup can have, starts that
     it owes are left out (`restored.py`), and a file that `migrate-store` left takes jobs again. `given`: the
-    highest number that is known to be given out; the database may know of more.
+    highest number of a machine that is known to be given out; the database may know of more.
 
     Raises:
         StoreError: the copy cannot be written, or is not intact.
@@ -140,7 +148,8 @@ def stage(backup: Path, database: Path, given: int = 0) -> Path:
         with Store.open(staged) as store:
             facts = store.fact("facts") or {}
             launches = max(facts.get("launches", 0), launches_of(database), given)
-            store.set_fact("facts", {**facts, "launches": launches + SKIPPED})
+            decided = max(facts.get("decided", 0), _given_out(database, "decided")) + SKIPPED_DECISIONS
+            store.set_fact("facts", {**facts, "launches": launches + SKIPPED, "decided": decided})
             note_restored(store)
             take_back(store)
     except StoreError:
