@@ -22,6 +22,7 @@ from starburst.app.errors import UserError
 from starburst.app.notices.notices import MOST_LINES, Notice, message, wanted
 from starburst.app.notices.notifier import Notifier
 from starburst.app.notices.senders import PAUSES_S, deliver
+from starburst.store.listings import pages
 from tests.cli.past import Past
 
 
@@ -191,6 +192,40 @@ def test_what_is_decided_is_told_once_over_restarts_and_nothing_from_before(past
     assert by_rule[1] == "machine sb-x-i-7 (p3) was ended, as nothing claims it: unclaimed"
     assert by_rule[2].startswith("job bad-22222: its command ended with exit code 3")
     assert asyncio.run(told_by(past, ends, leaks, bobs)) == []
+
+
+def test_a_server_that_is_away_holds_up_no_other_and_is_told_later(
+    past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("starburst.app.notices.notifier.POLL_S", 0.01)
+    dead = NotifyRule(on=["ended"], webhook="http://dead.example/")
+    well = NotifyRule(on=["ended"], webhook="http://well.example/")
+    told: list[str] = []
+
+    async def while_one_is_away() -> None:
+        twice = asyncio.Event()
+
+        async def deliver_here(rule: NotifyRule, text: str) -> bool:
+            if rule is dead:
+                await asyncio.Event().wait()
+            told.append(text)
+            past.morning() if len(told) == 1 else twice.set()
+            return True
+
+        following = asyncio.ensure_future(Notifier(past.store, (dead, well), (), deliver_here).run())
+        await asyncio.wait_for(twice.wait(), 10)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    # as an older version has kept it, for all rules at once
+    past.store.set_fact("notified", {"seq": pages.head(past.store), "reaped_at": 0.0})
+    past.submit("early-1")
+    past.start("early-1")
+    past.end("early-1", 0)
+    asyncio.run(while_one_is_away())
+    assert [text.partition(":")[0] for text in told] == ["job early-1", "job done-11111"]
+    owed = asyncio.run(told_by(past, dead, well))
+    assert "job early-1" in dict(owed)[0]
 
 
 @pytest.mark.parametrize(
