@@ -119,6 +119,20 @@ def test_the_store_rolls_up_jobs_that_ended_longer_ago_while_the_scheduler_runs(
     assert [row.id for row in queries.jobs(past.store)] == ["live-1"]
 
 
+def test_where_the_clock_was_put_back_by_an_hour_time_goes_on_at_half_its_pace(
+    past: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past.store.set_fact("clock", {"origin": time.time() + 3600, "speed": 1.0, "start": past.now})
+    boot = [time.clock_gettime(time.CLOCK_BOOTTIME)]
+    monkeypatch.setattr(time, "clock_gettime", lambda _clock: boot[0])
+    controller = build(Home(tmp_path / "home"), Config(), past.store)
+    told = []
+    for later_s in (0, 600, 6600, 600):
+        boot[0] += later_s
+        told.append(controller.now() - past.now)
+    assert told == pytest.approx([0, 300, 3600, 4200], abs=1)
+
+
 def test_what_waits_in_the_queue_may_go_to_any_cluster(past: Past, tmp_path: Path) -> None:
     ran_with(past, KUBERNETES)
     past.submit("big-1", gpus=9)

@@ -64,7 +64,7 @@ def test_a_job_that_ended_while_the_scheduler_was_down_is_remembered_as_having_r
         store.set_fact("clock", {"origin": began_at, "speed": speed, "start": began_at})
         store.submit([Submission(job, Workload(("sh", "-c", f"{SCRIPT}{code}"), submitter=OWNER))], began_at)
         with monkeypatch.context() as earlier:
-            earlier.setattr(wiring, "steady_wall", lambda: lambda: time.time() - DOWN_S)
+            earlier.setattr(wiring, "steady_wall", lambda *_: lambda: time.time() - DOWN_S)
             asyncio.run(live(home, config, store, lambda: phase(store) == "running"))
         root = home.cloud / "runs" if site is CloudChoice.ONLY else home.cluster
         rank = AttemptDir.of(root, "train-1", 1).ranks()[0]

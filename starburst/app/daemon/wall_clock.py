@@ -6,12 +6,21 @@ import time
 from collections.abc import Callable
 
 
-def steady_wall() -> Callable[[], float]:
+def steady_wall(least: float = 0.0) -> Callable[[], float]:
     """A function that returns epoch seconds. A change of the system's clock takes effect at the next start:
     otherwise it would add to the run times, waits and costs of all present jobs. Time in suspend counts.
+
+    `least`: the time that was reached before. If the clock is behind it, as it was put back, time goes on
+    from there at half its pace until the clock has caught up: nothing that waits for a time stands still.
     """
-    origin = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    return lambda: origin + time.clock_gettime(time.CLOCK_BOOTTIME)
+    began = time.clock_gettime(time.CLOCK_BOOTTIME)
+    origin = time.time() - began
+
+    def wall() -> float:
+        at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        return max(origin + at, least + (at - began) / 2)
+
+    return wall
 
 
 def scheduler_clock(now: Callable[[], float], speed: float) -> Callable[[float], float]:

@@ -82,7 +82,8 @@ def build(
     _refuse_to_leave_behind(store, scheduler, config)
     open_books(store, scheduler, max(scheduler.state.now, queries.pace(store).scheduler_time(time.time())))
     store.set_fact("config", config.model_dump(mode="json", exclude={"store", "notify", "smtp"}))
-    pace, wall = _pace(store, config), steady_wall()
+    pace = _pace(store, config)
+    wall = steady_wall(pace.wall_time(scheduler.state.now))
 
     async def forget(jobs: Collection[str], machines: Collection[str]) -> None:
         if config.home.keep:
@@ -98,7 +99,7 @@ def build(
         _bus(home, config, store, scheduler, {Site.CLUSTER: cluster, Site.CLOUD: cloud}),
         None if inbox is None else inbox_of(inbox, scheduler),
         None if held is None else _watch_over(held, home, patience),
-        _cron(home, config, store, wall),
+        _cron(home, config, store, steady_wall()),
         _notices(home, config, store),
         _retention(store, config, pace, patience),
     ]
