@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, overload
 
-from starburst.client.connection import StarburstError
+from starburst.client.connection import NotFoundError, StarburstError
 from starburst.client.job_access import JobAccess, JsonRow
 
 #: Seconds before the end of a job from which on its log is asked for first; a result is its last lines.
@@ -43,8 +43,15 @@ class JobHandle:
         return f"{self.id}:{self.key}" if self.key else self.id
 
     def status(self) -> JsonRow:
-        """The job as `starburst status -o json` has it; `phase` among others."""
-        return self.client.jobs_by_id([self.id])[0]
+        """The job as `starburst status -o json` has it; `phase` among others.
+
+        Raises:
+            NotFoundError: it does not exist, or no more.
+        """
+        found = self.client.jobs_by_id([self.id])
+        if not found:
+            raise NotFoundError(404, f"there is no job {self.id!r}, or no more")
+        return found[0]
 
     def logs(
         self, *, follow: bool = False, attempt: int | None = None, rank: int | None = None

@@ -55,5 +55,7 @@ def test_after_a_restore_jobs_go_to_the_store_that_the_home_has_now(
         assert before.status()["phase"] == after.status()["phase"] == "submitted"
         with pytest.raises(NotFoundError):
             client.cancel(late.id)
+        with pytest.raises(NotFoundError, match=f"there is no job '{late.id}', or no more"):
+            late.status()
     with Store.open(home / "starburst.db") as store:
         assert store.submission(after.id) is not None
