@@ -13,6 +13,7 @@ import pytest
 from starburst.aio import running
 from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
+from starburst.app.daemon.retention import ROUND_S, kept_s
 from starburst.app.errors import UserError
 from starburst.app.wiring.build import build
 from starburst.core.model.events import RunEnd, RunEnded
@@ -22,6 +23,7 @@ from starburst.runs.attempt_dir import AttemptDir
 from starburst.store.listings import queries
 from tests.cli.past import NOON, Past
 
+DAY_S = 86_400.0
 KUBERNETES = parse_config({"cluster": {"kind": "kubernetes"}}, "test")
 
 
@@ -131,6 +133,23 @@ def test_where_the_clock_was_put_back_by_an_hour_time_goes_on_at_half_its_pace(
         boot[0] += later_s
         told.append(controller.now() - past.now)
     assert told == pytest.approx([0, 300, 3600, 4200], abs=1)
+
+
+@pytest.mark.parametrize(
+    ("keep", "bus", "speed", "kept"),
+    [
+        ("1d", {}, 1.0, DAY_S),
+        ("1d", {"kind": "mqtt"}, 1.0, 7 * DAY_S + ROUND_S),
+        ("1d", {"kind": "mqtt"}, 10.0, DAY_S),
+        ("30d", {"kind": "mqtt"}, 1.0, 30 * DAY_S),
+        (0, {"kind": "mqtt"}, 1.0, 0),
+    ],
+)
+def test_no_job_is_rolled_up_before_its_state_at_the_broker_is_cleared(
+    keep: object, bus: dict[str, str], speed: float, kept: float
+) -> None:
+    config = parse_config({"home": {"keep": keep}, "bus": bus}, "test")
+    assert kept_s(config, speed) == kept
 
 
 def test_what_waits_in_the_queue_may_go_to_any_cluster(past: Past, tmp_path: Path) -> None:

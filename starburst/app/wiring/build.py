@@ -22,7 +22,7 @@ from starburst.app.daemon.observers import StepObserver, StepTimes
 from starburst.app.daemon.progress_inbox import ProgressInbox, inbox_of, reporting, together
 from starburst.app.daemon.prune import prune
 from starburst.app.daemon.reaper import ReapRules
-from starburst.app.daemon.retention import keep_small
+from starburst.app.daemon.retention import keep_small, kept_s
 from starburst.app.daemon.shortages import ShortageRetry
 from starburst.app.daemon.wall_clock import scheduler_clock, steady_wall
 from starburst.app.errors import UserError
@@ -123,7 +123,7 @@ def build(
 
 
 def _retention(store: Store, config: Config, pace: Pace, patience: ShortageRetry) -> Companion | None:
-    keep_s = config.home.keep
+    keep_s = kept_s(config, pace.speed)
     if not keep_s:
         return None
 
