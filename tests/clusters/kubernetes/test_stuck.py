@@ -20,6 +20,7 @@ from starburst.kube.resources import EVENTS, JOBS
 from tests.clusters.kubernetes.scene import BIND_LIMIT_S, NS, START_LIMIT_S, FakeDesk, Scene, play
 from tests.clusters.kubernetes.scene import a_job as users_job
 from tests.clusters.kubernetes.views import ME, a_job, a_node, a_pod
+from tests.kube_unit.store import Object
 
 LIMITS = StartLimits(60.0, 1800.0)
 
@@ -191,6 +192,34 @@ def test_why_no_pods_are_made_is_told_in_the_words_of_the_event_while_it_lasts(t
         assert stalls(scene)[1:] == [""]
         await scene.until(lambda: scene.ends)
         assert scene.ends == [("a", 1, "exited")]
+
+    play(tmp_path, act)
+
+
+def test_a_gang_of_which_only_some_pods_are_made_says_so_and_does_not_hold_its_place_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(scene: Scene) -> None:
+        world, make = scene.world, scene.world._make_pod
+        has_quota = {"for": 1}
+
+        def within_quota(job: Object) -> None:
+            if len(world.pods_of(job)) < has_quota["for"]:
+                make(job)
+
+        monkeypatch.setattr(world, "_make_pod", within_quota)
+        scene.submit(tasks=2, args=("50", "0"))
+        await scene.start("a", "n0", "n1")
+        job = scene.the(JOBS, "a-1")["metadata"]
+        world.add(EVENTS, warning(job["uid"], "FailedCreate", "exceeded quota: few"))
+        await scene.until(lambda: scene.ends)
+        why = "1 of its 2 pods are not made: FailedCreate: exceeded quota: few"
+        assert (stalls(scene), end_of(scene).message) == ([why], why)
+        assert (scene.ends, scene.jobs()) == ([("a", 1, "not-started")], [])
+        has_quota["for"] = 2
+        await scene.start("a", "n0", "n1")
+        await scene.until(lambda: scene.ends[1:])
+        assert scene.ends[1:] == [("a", 2, "exited")]
 
     play(tmp_path, act)
 

@@ -94,10 +94,14 @@ def _not_made(run: RunObject, known: RunSurroundings) -> Stall | None:
         return None
     if view.withdrawn:
         return Stall("withdrawn", f"somebody withdrew it: the Job {view.name} is to have no pods", limit_s)
-    if run.pods or view.active or run.told_started:  # Kubernetes may count pods that no watch has told of
+    wanted = min(view.parallelism, view.annotations.get(names.NODES, "").count(",") + 1)
+    # Kubernetes may count pods that no watch has told of, or that are gone.
+    made = max(len(run.pods), view.active + view.ended_pods)
+    if made >= wanted or run.told_started:
         return None
     words = known.complaint.words if known.complaint else f"kubectl describe job {view.name} says why"
-    return Stall("not made", f"its pods are not made: {words}", limit_s, view)
+    which = f"{wanted - made} of its {wanted} pods" if made else "its pods"
+    return Stall("not made", f"{which} are not made: {words}", limit_s, view)
 
 
 def _not_bound(run: RunObject, known: RunSurroundings) -> Stall | None:
