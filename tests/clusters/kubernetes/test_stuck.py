@@ -15,6 +15,7 @@ from starburst.clusters.kubernetes.runs.identity import RunIdentity
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
 from starburst.clusters.kubernetes.runs.stalls import RunSurroundings, StartLimits, why_stalled
 from starburst.core.model.events import RunEnded, RunStalled, RunStarted
+from starburst.kube import names
 from starburst.kube.objects import NodeView
 from starburst.kube.resources import EVENTS, JOBS
 from tests.clusters.kubernetes.scene import BIND_LIMIT_S, NS, START_LIMIT_S, FakeDesk, Scene, play
@@ -95,6 +96,30 @@ def test_a_pod_that_does_not_go_says_who_keeps_it() -> None:
 def test_a_pod_that_runs_is_not_stuck_and_one_that_cannot_be_bound_is() -> None:
     assert judged(node="n0", phase="Running") == ("", 0.0)
     assert judged(unschedulable="no room on n0") == ("no room on n0", 60.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "why", "limit_s"),
+    [
+        ({"reason": "ContainerCreating"}, "its container is not up: kubectl describe pod p0 says why", 1800),
+        ({"reason": "ErrImagePull"}, "its container waits: ErrImagePull", 60.0),
+        ({"phase": "Running"}, "its pod p1 is not bound to a node: is Chakra at work?", 60.0),
+        ({"address": "10.0.0.1"}, "its pod p1 is not bound to a node: is Chakra at work?", 60.0),
+        ({"node": ""}, "its pod p0 is not bound to a node: is Chakra at work?", 60.0),
+    ],
+)
+def test_pods_that_wait_for_the_address_of_the_first_have_its_time(
+    first: dict[str, Any], why: str, limit_s: float
+) -> None:
+    book, job = RunRegistry(RunIdentity(FakeDesk(), ME, NS)), a_job(parallelism=2)
+    waits = {names.MASTER_ADDR: ""}
+    bound = {"node": "n0", "annotations": {**waits, names.RANK: "0"}}
+    book.job_changed(None, job)
+    book.pod_changed(None, a_pod("p0", job, **{**bound, **first}))
+    book.pod_changed(None, a_pod("p1", job, annotations=waits))
+    (unit,) = book
+    stall = why_stalled(unit, RunSurroundings(LIMITS, a_node, 1000.0))
+    assert (("", 0.0) if stall is None else (stall.why, stall.limit_s)) == (why, limit_s)
 
 
 def test_pods_that_kubernetes_counts_are_made_though_no_watch_has_told_of_them() -> None:

@@ -112,9 +112,22 @@ def _not_bound(run: RunObject, known: RunSurroundings) -> Stall | None:
         out = why_out(name, known.node(name))
         if out:
             return Stall(f"out {name}", f"its place was taken away: {out}", 0.0)
+    if _await_the_first(run, unbound):
+        return None
     told = next((pod.unschedulable for pod in unbound if pod.unschedulable), "")
     why = told or f"its pod {unbound[0].name} is not bound to a node: is Chakra at work?"
     return Stall("not bound", why, known.limits.bind_s)
+
+
+def _await_the_first(run: RunObject, unbound: list[PodView]) -> bool:
+    """Whether Chakra binds pods once the first of their gang has an address: what holds that up counts.
+
+    Kubelets tell of the address only once they have pulled the first image.
+    """
+    if any(pod.annotations.get(names.MASTER_ADDR) != "" for pod in unbound):
+        return False
+    first = [pod for pod in run.active if pod.annotations.get(names.RANK) == "0"]
+    return any(pod.node and not pod.address and pod.phase == "Pending" for pod in first)
 
 
 def _nodes_for(run: RunObject) -> list[str]:
