@@ -74,6 +74,19 @@ def test_a_time_limit_is_told_in_kubernetes_words() -> None:
     assert Reader().see(job, unready)[-1] == told
 
 
+@pytest.mark.parametrize("bare", [False, True])
+def test_so_is_the_limit_of_a_pod(bare: bool) -> None:
+    """`activeDeadlineSeconds` of a pod: the kubelet ends it, and its Job fails for a pod that failed."""
+    job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
+    late = {"code": 137, "reason": "DeadlineExceeded", "message": "it was active too long"}
+    alone = a_pod("a-1", labels=job.labels, annotations={**job.annotations, **ADOPTED})
+    job_id = adopted_id(alone.name, alone.uid)
+    alone = replace(alone, labels={**alone.labels, names.JOB: job_id})
+    told = Reader().see(failed(running(alone), **late) if bare else job, failed(a_pod(job=job), **late))
+    key = (job_id if bare else "a", 1)
+    assert told[-1] == ended(RunEnd.OUT_OF_TIME, 137, "DeadlineExceeded: it was active too long", key)
+
+
 def test_so_is_a_container_that_was_killed() -> None:
     job = a_job(end="Failed", end_reason="BackoffLimitExceeded")
     told = Reader().see(job, failed(a_pod(job=job), 137, "OOMKilled"))

@@ -32,6 +32,8 @@ SITE_REASONS = frozenset(
 GAVE_UP = ("context canceled", "context deadline exceeded", "namespace path: lstat /proc/")
 #: Reasons of a Failed Job that stand for the failures of its pods: how they ended decides.
 BY_ITS_PODS = ("", "BackoffLimitExceeded", "FailedIndexes", "MaxFailedIndexesExceeded")
+#: Reason of a Job or a pod that was active for longer than its activeDeadlineSeconds.
+OUT_OF_TIME = "DeadlineExceeded"
 #: Ends of runs that Starburst took back because of the cluster.
 TAKEN_BACK = (RunEnd.DISPLACED, RunEnd.NOT_STARTED, RunEnd.SUSPENDED)
 DELETED = "it was deleted in the cluster"
@@ -196,8 +198,10 @@ class RunObject:
             how = RunEnd.LOST if taken is not None and taken.reason == NEVER_RAN else RunEnd.DISPLACED
             return RunEnded(*self.key, how, message=why or "its pods were taken away")
         code = max((pod.exit_code for pod in own or failed if pod.exit_code is not None), default=1)
-        in_time = not isinstance(self.view, JobView) or self.view.end_reason != "DeadlineExceeded"
-        end = RunEnd.EXITED if in_time else RunEnd.OUT_OF_TIME
+        reasons = [pod.reason for pod in own]  # a pod may have a limit of its own
+        if isinstance(self.view, JobView):
+            reasons.append(self.view.end_reason)
+        end = RunEnd.OUT_OF_TIME if OUT_OF_TIME in reasons else RunEnd.EXITED
         return RunEnded(*self.key, end, code or 1, self._why_failed(own or failed))
 
     def _lost_its_pods(self, failed: list[PodView], restarts: Callable[[str], bool]) -> bool:

@@ -9,6 +9,7 @@ from starburst.clusters.kubernetes.runs.complaints import answered, events_of, l
 from starburst.clusters.kubernetes.runs.end_times import EndTimes
 from starburst.clusters.kubernetes.runs.identity import RunKey
 from starburst.clusters.kubernetes.runs.registry import RunRegistry
+from starburst.clusters.kubernetes.runs.run_object import OUT_OF_TIME
 from starburst.core.model.events import RunEnd, RunEnded
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import Phase, Site
@@ -19,7 +20,6 @@ from starburst.runs.ports import Report
 #: Runs that are asked about at a time.
 AT_ONCE = 16
 COMPLETED = "Completed"
-OUT_OF_TIME = "DeadlineExceeded"
 #: Reasons of a Failed Job (batch/v1).
 FAILED = (
     "BackoffLimitExceeded",
