@@ -175,6 +175,8 @@ class JobView:
     active: int = 0
     #: Pods that have to succeed; 1 if it does not say.
     completions: int = 1
+    #: With one more failed pod it has failed.
+    backoff_limit: int = 6
     #: The kind of an operator's object; None of a batch/v1 Job.
     operator: OperatorKind | None = None
     #: Whether that operator may make pods of it: it is not suspended.
@@ -279,6 +281,7 @@ def read_job(item: Object) -> JobView:
         managed=spec.get("managedBy") == MANAGED_BY_US,
         active=status.get("active") or 0,
         completions=spec.get("completions") or 1,
+        backoff_limit=spec.get("backoffLimit", 6),
     )
 
 

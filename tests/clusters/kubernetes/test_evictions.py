@@ -243,6 +243,25 @@ def test_a_limit_or_rule_of_the_user_stays_a_failure_though_a_pod_was_evicted(
     assert told.end is how
 
 
+@pytest.mark.parametrize(("limit", "how"), [(0, "displaced"), (1, "exited")])
+def test_a_gang_that_fails_for_want_of_a_peer_that_was_evicted_has_not_failed(
+    tmp_path: Path, limit: int, how: str
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.submit(args=("500", "0"), tasks=2, backoffLimit=limit)
+        await scene.start("a", "n0", "n1")
+        await scene.until(lambda: scene.running() == 2)
+        peer, evicted = scene.pods()
+        scene.world.end_pod(evicted, 1, "Evicted")
+        scene.world.end_pod(peer, 1)
+        await scene.until(lambda: scene.ends)
+        assert scene.ends == [("a", 1, how)]
+        if not limit:
+            assert scene.reports_of("a")[0].message == "Evicted: low on memory"
+
+    play(tmp_path, act)
+
+
 @pytest.mark.parametrize("reason", INDEXES)
 def test_one_index_that_failed_by_itself_is_enough_for_a_failure(reason: str) -> None:
     job = views.a_job(end="Failed", end_reason=reason)

@@ -192,7 +192,8 @@ class RunObject:
             return RunEnded(*self.key, stopping, message=self.stopping_why)
         failed = [pod for pod in self._pods() if pod.phase == "Failed"]
         own = [pod for pod in failed if not _was_taken(pod)]
-        if not own and not is_last and self._lost_its_pods(failed, restarts):
+        lost_some = not own or self._lost_a_peer(failed)
+        if lost_some and not is_last and self._lost_its_pods(failed, restarts):
             taken = next(filter(_says_it_was_taken, failed), failed[0] if failed else None)
             why = taken.disruption or _words(taken) if taken is not None else ""
             how = RunEnd.LOST if taken is not None and taken.reason == NEVER_RAN else RunEnd.DISPLACED
@@ -204,8 +205,17 @@ class RunObject:
         end = RunEnd.OUT_OF_TIME if OUT_OF_TIME in reasons else RunEnd.EXITED
         return RunEnded(*self.key, end, code or 1, self._why_failed(own or failed))
 
+    def _lost_a_peer(self, failed: list[PodView]) -> bool:
+        """Whether it is a gang that ends with its first failure, and one of `failed` was taken away.
+
+        The others failed for want of that one, often before their controller deleted them.
+        """
+        view = self.view
+        fails_as_one = isinstance(view, JobView) and view.parallelism > 1 and view.backoff_limit == 0
+        return fails_as_one and any(map(_says_it_was_taken, failed))
+
     def _lost_its_pods(self, failed: list[PodView], restarts: Callable[[str], bool]) -> bool:
-        """Whether it failed for pods that are gone or were taken away; none of `failed` failed by itself.
+        """Whether it failed for pods that are gone or were taken away; of `failed`, none was first by itself.
 
         A Job of containers that are restarted in place has no pods that failed by themselves either: at its
         limit of restarts the Job controller deletes those that run. Only pods that say so were taken away.
