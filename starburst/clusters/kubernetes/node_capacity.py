@@ -1,25 +1,27 @@
-"""The capacity of nodes for our jobs: allocatable, less the requests of pods that are not ours."""
+"""The capacity of nodes for our jobs: allocatable, less the requests that the core does not count itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from starburst.domain.node import Node
-from starburst.domain.resources import HOST_PORT
-from starburst.kube.objects import NodeView, PodView, resources
+from starburst.domain.resources import HOST_PORT, PODS, Resources
+from starburst.kube.objects import MIB, NodeView, PodView, resources
+from translator.manifests.amounts import GPUS
 from translator.podspec import minus, plus
 
 PodKey = tuple[str, str]
 
 
 class NodeCapacity:
-    """Nodes as the core sees them. Pods of our own runs are not subtracted: the core counts runs itself.
+    """Nodes as the core sees them. The core counts our own runs itself, as their jobs ask for.
 
-    `ours` says whether a pod belongs to a run that the core holds a place for.
+    `counted` is what it counts for a pod; None if that belongs to no run that it holds a place for. Of its
+    pods is subtracted what servers have added to them: sidecars, overhead, defaults of a LimitRange.
     """
 
-    def __init__(self, ours: Callable[[PodView], bool]) -> None:
-        self._ours = ours
+    def __init__(self, counted: Callable[[PodView], Resources | None]) -> None:
+        self._counted = counted
         self._views: dict[str, NodeView] = {}
         self._pods: dict[str, dict[PodKey, PodView]] = {}
         self._nodes: dict[str, Node] = {}
@@ -55,7 +57,7 @@ class NodeCapacity:
             self._stale.add(new.node)
 
     def look_again(self, names: set[str]) -> None:
-        """Count these nodes again, since `ours` may answer differently for their pods."""
+        """Count these nodes again, since `counted` may answer differently for their pods."""
         self._stale |= names
 
     def nodes(self) -> tuple[Node, ...]:
@@ -69,9 +71,12 @@ class NodeCapacity:
         taken: dict[str, int] = {}
         ports: set[str] = set()
         for pod in self._pods.get(view.name, {}).values():
-            if not self._ours(pod):
+            counted = self._counted(pod)
+            if counted is None:
                 taken = plus(taken, pod.requests)
                 ports.update(pod.host_ports)
+            else:
+                taken = plus(taken, _added(pod, counted))
         free = {name: max(0, amount) for name, amount in minus(view.allocatable, taken).items()}
         free |= {HOST_PORT + port: 0 for port in ports}
         return Node(
@@ -81,3 +86,11 @@ class NodeCapacity:
             schedulable=view.ready and view.schedulable,
             taints=view.taints,
         )
+
+
+def _added(pod: PodView, counted: Resources) -> dict[str, int]:
+    """What a pod asks for beyond what its job does."""
+    known = {"cpu": counted.cpu_milli, "memory": counted.memory_mib * MIB, PODS: 1, **dict(counted.others)}
+    known |= dict.fromkeys(GPUS, counted.gpus)
+    beyond = {name: amount - known.get(name, 0) for name, amount in pod.requests.items()}
+    return {name: amount for name, amount in beyond.items() if amount > 0}

@@ -28,6 +28,7 @@ from starburst.core.model.events import CancelRequested, Event, NodesChanged, Ru
 from starburst.core.state import Changes
 from starburst.domain.job import Adopted, Site
 from starburst.domain.node import Node
+from starburst.domain.resources import Resources
 from starburst.kube import names
 from starburst.kube.api import Api
 from starburst.kube.errors import ApiError
@@ -73,7 +74,7 @@ class ClusterWatcher:
         self._rights = adoption.rights
         self._sweeper = sweeper
         self._report = report
-        self._capacity = NodeCapacity(self._is_placed)
+        self._capacity = NodeCapacity(self._counted)
         self.volumes = VolumeRules(desk, registry)
         self._holds = Holds(desk, registry, report, status_writer.keep)
         self._evictions = Evictions(api, self._judged, report)
@@ -300,11 +301,15 @@ class ClusterWatcher:
         self._status_writer.forget(job_id)
         self.cancel(job_id)
 
-    def _is_placed(self, pod: PodView) -> bool:
-        """Whether the core counts the run that a pod is part of."""
+    def _counted(self, pod: PodView) -> Resources | None:
+        """What the core counts on a pod's node for it; None if it is of no run that the core counts there."""
         key = self._registry.run_of(pod)
         record = None if key is None else self._desk.record(key[0])
-        return key is not None and record is not None and is_run_of(record, key)
+        if key is None or record is None or not is_run_of(record, key):
+            return None
+        here = [slot for slot in record.slots if slot.where == pod.node]
+        own = (slot for slot in here if str(slot.rank) == pod.annotations.get(names.RANK))
+        return next((slot.resources for slot in (*own, *here)), None)
 
     # Reports.
 

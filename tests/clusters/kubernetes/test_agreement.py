@@ -42,7 +42,7 @@ def task_of(view: PodView) -> Resources:
 def test_they_agree_on_what_a_node_has_left(
     have: list[dict[str, int]], others: list[tuple[PodView, str]], asking: PodView
 ) -> None:
-    room, cache = NodeCapacity(lambda _: False), Cache()
+    room, cache = NodeCapacity(lambda _: None), Cache()
     for name, there in zip(NAMES, have, strict=True):
         view = node(name, allocatable={"pods": 2, **there})
         room.node_changed(None, view)
@@ -85,7 +85,7 @@ def test_they_agree_on_where_claims_may_go(
     by_chakra = [name for name in NAMES if not demand.conflict(name, labels_of[name])]
     job = Job("a", "a", (Resources(),), volume_affinity=demand.terms)
     for name in NAMES:
-        room = NodeCapacity(lambda _: False)
+        room = NodeCapacity(lambda _: None)
         room.node_changed(None, node(name, labels=labels_of[name]))
         by_core = Capacity(room.nodes(), first_fit).place(job) is not None
         assert by_core == (name in by_chakra)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from starburst.core.model.events import NodesChanged
 from starburst.domain.job import Phase
-from starburst.kube.resources import NODES, PODS
+from starburst.kube.resources import NODES, PODS, Resource
 from tests.clusters.kubernetes.scene import Scene, a_job, play
+from tests.kube_unit.store import Object
 
 
 def test_nodes_are_told_with_what_others_left_of_them(tmp_path: Path) -> None:
@@ -26,6 +29,24 @@ def test_nodes_are_told_with_what_others_left_of_them(tmp_path: Path) -> None:
         scene.world.change(NODES, "", "n0", {"spec": {"unschedulable": True}})
         await scene.until(lambda: not scene.nodes.nodes[0].schedulable)
         assert [n.capacity.gpus for n in scene.nodes.nodes] == [4, 3], "our own pods are the core's to count"
+
+    play(tmp_path, act)
+
+
+def test_what_a_server_adds_to_our_pods_takes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(scene: Scene) -> None:
+        add = scene.world.add
+
+        def admitted(resource: Resource, item: Object) -> Object:
+            more = {"overhead": {"cpu": "500m"}} if resource == PODS else {}
+            return add(resource, {**item, "spec": {**item["spec"], **more}} if more else item)
+
+        monkeypatch.setattr(scene.world, "add", admitted)
+        scene.submit(args=("500", "0"))
+        await scene.start("a", "n0")
+        await scene.until(lambda: scene.nodes.nodes[0].capacity.cpu_milli == 63_500)
+        scene.world.end_pod(scene.pods()[0], 0)
+        await scene.until(lambda: scene.nodes.nodes[0].capacity.cpu_milli == 64_000)
 
     play(tmp_path, act)
 

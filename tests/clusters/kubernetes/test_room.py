@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from hypothesis import given
@@ -11,15 +12,20 @@ from hypothesis import strategies as st
 from starburst.clusters.kubernetes.node_capacity import NodeCapacity
 from starburst.domain.constraints import Taint
 from starburst.domain.node import Node
-from starburst.domain.resources import HOST_PORT, MILLI
-from starburst.kube.objects import NodeView, PodView
+from starburst.domain.resources import HOST_PORT, MILLI, Resources
+from starburst.kube.objects import NodeView, PodView, resources
 from tests.clusters.kubernetes.views import a_node, a_pod, running, succeeded
 
 MIB = 2**20
 
 
+def counted(ours: Set[str]) -> Callable[[PodView], Resources | None]:
+    """What the core counts for pods of these names: all that they ask for."""
+    return lambda pod: resources(pod.requests, up=True) if pod.name in ours else None
+
+
 def room(*nodes: NodeView, ours: frozenset[str] = frozenset()) -> NodeCapacity:
-    made = NodeCapacity(lambda pod: pod.name in ours)
+    made = NodeCapacity(counted(ours))
     for node in nodes:
         made.node_changed(None, node)
     return made
@@ -59,9 +65,20 @@ def test_pods_of_ours_take_none_for_the_core_counts_them() -> None:
     assert cpus(r) == {"n0": 8}
 
 
+def test_but_what_the_server_has_added_to_them_it_does_not() -> None:
+    """A sidecar of a webhook, the overhead of a RuntimeClass, the defaults of a LimitRange."""
+    gpu, disk = "nvidia.com/gpu", "ephemeral-storage"
+    asked = {"cpu": 1500, "memory": 3 * MIB + 1, gpu: 1, disk: 7, "pods": 1}
+    r = NodeCapacity(lambda _: Resources(1, 1000, 2, others=((disk, 7), (f"{HOST_PORT}TCP/80", 1))))
+    r.node_changed(None, a_node(**{"memory": 100 * MIB, gpu: 4, disk: 100}))
+    r.pod_changed(None, running(a_pod(requests=asked)))
+    (node,) = r.nodes()
+    assert node.capacity == Resources(4, 7500, 98, others=((disk, 100), ("pods", 10)))
+
+
 def test_whose_a_pod_is_is_asked_again_when_told_to_look() -> None:
     ours: set[str] = set()
-    r = NodeCapacity(lambda pod: pod.name in ours)
+    r = NodeCapacity(counted(ours))
     r.node_changed(None, a_node())
     r.pod_changed(None, running(a_pod()))
     assert cpus(r) == {"n0": 7}
