@@ -28,6 +28,8 @@ HOSTS_FILE, _HOSTS_VOLUME = "/starburst/peers/hosts", "starburst-peers"
 KEEP_S = 7 * 86_400
 #: What MASTER_ADDR is for pods, which have no names: Chakra writes it on each when it binds it.
 _MASTER = {"fieldRef": {"fieldPath": f"metadata.annotations['{names.MASTER_ADDR}']"}}
+#: Annotation of a user: how often a job is run again.
+_RETRIES = "starburst.io/retries"
 #: Of a Job: its pods' host names, with a dash and an index behind it, are labels of at most 63 letters.
 MAX_NAME = 63 - len("-9999")
 
@@ -88,8 +90,8 @@ def job_object(
     in_turn = run.job.array is None and (spec.get("completions") or 0) > len(run.job.tasks)
     spec.update(parallelism=tasks, completions=spec["completions"] if in_turn else tasks)
     ttl = _lengthen_ttl(spec)
-    if run.job.retries:
-        spec["backoffLimit"] = 0  # Starburst runs it again itself, here or in the cloud
+    if _is_tried_by_us(run, metadata, in_turn=in_turn):
+        spec["backoffLimit"] = 0
     if run.job.array is not None:
         spec.pop("completionMode", None)  # the array's index is not the cluster's to give
     with_index = run.is_gang and indexed and not in_turn
@@ -118,6 +120,16 @@ def job_object(
         },
         "spec": spec,
     }
+
+
+def _is_tried_by_us(run: Run, metadata: Object, *, in_turn: bool) -> bool:
+    """Whether Starburst runs a job again itself, here or in the cloud, or nobody does; else the cluster does.
+
+    `translator.manifests.manifest` says how often. Without a backoffLimit the cluster would try six times.
+    """
+    if run.job.retries or run.workload.adopted is not None:
+        return bool(run.job.retries)
+    return (run.is_gang and not in_turn) or _RETRIES in (metadata.get("annotations") or {})
 
 
 def _lengthen_ttl(spec: Object) -> dict[str, str]:

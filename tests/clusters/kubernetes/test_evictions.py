@@ -248,16 +248,16 @@ def test_a_gang_that_fails_for_want_of_a_peer_that_was_evicted_has_not_failed(
     tmp_path: Path, limit: int, how: str
 ) -> None:
     async def act(scene: Scene) -> None:
-        scene.submit(args=("500", "0"), tasks=2, backoffLimit=limit)
-        await scene.start("a", "n0", "n1")
+        job_id = await scene.adopt(a_job(args=("500", "0"), tasks=2, backoffLimit=limit))
+        await scene.start(job_id, "n0", "n1")
         await scene.until(lambda: scene.running() == 2)
         peer, evicted = scene.pods()
         scene.world.end_pod(evicted, 1, "Evicted")
         scene.world.end_pod(peer, 1)
         await scene.until(lambda: scene.ends)
-        assert scene.ends == [("a", 1, how)]
+        assert scene.ends == [(job_id, 1, how)]
         if not limit:
-            assert scene.reports_of("a")[0].message == "Evicted: low on memory"
+            assert scene.reports_of(job_id)[0].message == "Evicted: low on memory"
 
     play(tmp_path, act)
 

@@ -23,7 +23,7 @@ def hosts(scene: Scene) -> set[str]:
 
 def test_they_are_written_by_rank_once_all_are_known_and_anew_when_one_changes(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
-        scene.submit("a", args=("500", "0"), tasks=2, backoffLimit=1)
+        scene.submit("a", args=("500", "0"), tasks=2)
         await scene.start("a", "n0", "n1")
         await scene.until(lambda: scene.running() == 2)
         give_address(scene, 1, "10.0.0.2")
@@ -33,7 +33,8 @@ def test_they_are_written_by_rank_once_all_are_known_and_anew_when_one_changes(t
         give_address(scene, 0, "10.0.0.1")
         await scene.until(lambda: hosts(scene) == {"10.0.0.1\n10.0.0.2\n"})
         (second,) = (pod for pod in scene.pods() if pod["metadata"]["annotations"][names.RANK] == "1")
-        scene.world.end_pod(second, 1)
+        scene.world.delete(PODS, NS, second["metadata"]["name"])  # as a drain does
+        await scene.until(lambda: scene.running() == 1)
         await scene.until(lambda: scene.running() == 2)
         give_address(scene, 1, "10.0.0.3")
         await scene.until(lambda: hosts(scene) == {"10.0.0.1\n10.0.0.3\n"})

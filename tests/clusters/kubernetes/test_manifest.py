@@ -109,6 +109,19 @@ def test_a_job_that_starburst_runs_again_itself_is_not_tried_again_by_the_cluste
     assert made(again)["spec"]["backoffLimit"] == 0
 
 
+@pytest.mark.parametrize("limit", [None, 3])
+def test_nor_is_a_gang_or_one_that_says_how_often_though_that_is_never(limit: int | None) -> None:
+    spec = {name: value for name, value in TRAIN["spec"].items() if name != "backoffLimit"}
+    spec |= {} if limit is None else {"backoffLimit": limit}
+    never = {**TRAIN["metadata"], "annotations": {"starburst.io/retries": "0"}}
+    assert made(run({**TRAIN, "spec": spec}, tasks=2))["spec"]["backoffLimit"] == 0
+    assert made(run({**TRAIN, "metadata": never, "spec": spec}))["spec"]["backoffLimit"] == 0
+    by_turns = {**TRAIN, "spec": {**spec, "parallelism": 2, "completions": 5}}
+    whose = Adopted("Job", "team", "train", "uid")
+    for theirs in (run(by_turns, tasks=2), run({**TRAIN, "spec": spec}, tasks=2, adopted=whose)):
+        assert made(theirs)["spec"].get("backoffLimit") == limit, "the cluster tries again, pod by pod"
+
+
 def test_a_job_of_an_array_is_told_its_index_and_the_cluster_gives_it_none() -> None:
     alone = run({**TRAIN, "spec": {**TRAIN["spec"], "completionMode": "Indexed"}})
     one = dataclasses.replace(alone, job=dataclasses.replace(alone.job, array=Member("sweep", 7, 10)))

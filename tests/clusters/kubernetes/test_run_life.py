@@ -129,13 +129,13 @@ def test_when_a_gang_loses_a_pod_the_others_are_ended_before_it_fails(tmp_path: 
 
 def test_a_pod_that_the_job_controller_makes_again_is_the_same_run(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
-        scene.submit(args=("20", "0"), tasks=2, backoffLimit=3)
-        await scene.start("a", "n0", "n1")
+        job_id = await scene.adopt(a_job(args=("20", "0"), tasks=2, backoffLimit=3))
+        await scene.start(job_id, "n0", "n1")
         await scene.until(lambda: scene.running() == 2)
         scene.world.end_pod(scene.pods()[0], 7)
         await scene.until(lambda: scene.ends)
-        assert (scene.ends, len(scene.world.ran)) == ([("a", 1, "exited")], 3)
-        assert scene.reports.count(RunStarted("a", 1)) == 1
+        assert (scene.ends, len(scene.world.ran)) == ([(job_id, 1, "exited")], 3)
+        assert scene.reports.count(RunStarted(job_id, 1)) == 1
         assert scene.reports[-1].exit_code == 0  # type: ignore[union-attr]
 
     play(tmp_path, act)
