@@ -39,7 +39,7 @@ def protects(state: State) -> bool:
 
 
 def goes_first(state: State, record: JobRecord) -> bool:
-    """Whether nodes are reserved for the job, which then keeps the first place if it joins the queue again."""
+    """Whether nodes are reserved for the job, which keeps the first place if it joins the queue again."""
     return bool(state.passed.nodes) and state.passed.job_id == record.id and isinf(record.deadline)
 
 
