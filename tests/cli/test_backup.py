@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import stat
 from collections.abc import Iterator
@@ -41,6 +42,32 @@ def test_what_was_backed_up_comes_back_and_what_was_there_is_kept(
     ]
     again = cli("restore", before, "-y")
     assert "restored, 6 jobs" in again.out
+
+
+class KilledError(BaseException):
+    """The process ends here."""
+
+
+def test_a_restore_that_is_killed_leaves_a_store_in_the_place(
+    cli: Cli, past: Past, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    past.morning()
+    copy, replace = tmp_path / "copy.db", os.replace
+    assert cli("backup", copy).code == 0
+    past.submit("late-66666")
+    past.store.close()
+
+    def replace_until(source: str | Path, target: str | Path) -> None:
+        if Path(target) == home / "starburst.db":
+            raise KilledError
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", replace_until)
+        with pytest.raises(KilledError):
+            cli("restore", copy, "--yes")
+    assert cli("status", "late").code == 0
+    assert "restored, 5 jobs" in cli("restore", copy, "-y").out
 
 
 def test_a_restore_asks_and_needs_the_scheduler_to_be_down(

@@ -159,11 +159,28 @@ def stage(backup: Path, database: Path, given: int = 0) -> Path:
 
 
 def swap(staged: Path, database: Path, aside: Path) -> None:
-    """Put a staged copy in a database's place; what was there goes `aside`. No one may use it meanwhile."""
-    for suffix in ("", *BESIDE):
-        with suppress(FileNotFoundError):
-            os.replace(f"{database}{suffix}", f"{aside}{suffix}")
+    """Put a staged copy in a database's place; what was there goes `aside`. No one may use it meanwhile.
+
+    A kill leaves one of both in the place, unless what was there is damaged, or open elsewhere.
+    """
+    if not _link_whole(database, aside):
+        for suffix in ("", *BESIDE):
+            with suppress(FileNotFoundError):
+                os.replace(f"{database}{suffix}", f"{aside}{suffix}")
     os.replace(staged, database)
+
+
+def _link_whole(database: Path, aside: Path) -> bool:
+    """Give a database a second name, `aside`; False if some of it is, or may be, in the files beside it."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{database}?mode=rw", uri=True)) as conn:
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    if any(Path(f"{database}{suffix}").exists() for suffix in BESIDE):
+        return False
+    try:
+        os.link(database, aside)
+    except OSError:  # there is none, or its file system has no links
+        return False
+    return True
 
 
 def discard(file: Path) -> None:
