@@ -307,24 +307,6 @@ def test_nobody_comes_home_to_it() -> None:
     assert stops(desk.ended("big")) == ["x"]
 
 
-def test_once_its_refusals_are_long_past_they_come_home_though_no_start_has_opened_it() -> None:
-    desk = Desk(4, returns="if-it-pays", t_max_s=160.0)
-    desk.submit(job("big", 4), job("x", 4, hours=9, checkpoint=True, max_wait_s=0.0))
-    desk.offload("x")
-    outage(desk, "big")
-    for number in range(1, IN_A_ROW):
-        desk.wait(pause_s(number))
-        outage(desk, "big")
-    desk.cancel("big")
-    last = desk.now
-    assert not stops(desk.wait(FORGET_S - 1))
-    assert said(desk, "x").endswith(
-        "comes home as soon as the cluster starts jobs again and there is room for 4 GPUs on the cluster"
-    )
-    assert stops(desk.wait(1)) == ["x"]
-    assert desk.now == last + FORGET_S
-
-
 def test_it_stays_closed_over_a_restart_and_the_next_probe_is_due_when_it_was() -> None:
     desk = closed()
     desk.wait(4)

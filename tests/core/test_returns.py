@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from starburst.core.model.events import NodesChanged, RunEnd
+from starburst.core.model.events import NodesChanged, RunEnd, RunEnded
+from starburst.core.views.explain import explain
 from starburst.domain.job import Site
+from starburst.policy.backoff import pause_s
+from starburst.policy.refusals import FORGET_S, IN_A_ROW
 from tests.builders import HOUR, MINUTE, Desk, job, launches, node, starts, stops
 
 
@@ -159,3 +162,20 @@ def test_what_a_checkpointing_job_did_in_the_cloud_counts_after_its_return() -> 
     (ended,) = desk.log("a", "succeeded")
     assert ended.numbers["runtime_s"] == 2 * HOUR
     assert desk.scheduler.state.load.runtime_sum_s == 2 * HOUR + 30 * MINUTE, "a's and busy's"
+
+
+def test_a_cluster_whose_refusals_are_long_past_takes_runs_home_though_no_start_has_opened_it() -> None:
+    desk = Desk(4, returns="if-it-pays", t_max_s=160.0)
+    desk.submit(job("big", 4), job("x", 4, hours=9, checkpoint=True, max_wait_s=0.0))
+    desk.offload("x")
+    for number in range(1, IN_A_ROW + 1):
+        desk.tell(RunEnded("big", number, RunEnd.NOT_STARTED, message="no webhook", outage=True))
+        desk.wait(pause_s(number) if number < IN_A_ROW else 0.0)
+    desk.cancel("big")
+    closed_at = desk.now
+    assert not stops(desk.wait(FORGET_S - 1))
+    assert explain(desk.scheduler.state, desk["x"], str).sentence.endswith(
+        "comes home as soon as the cluster starts jobs again and there is room for 4 GPUs on the cluster"
+    )
+    assert stops(desk.wait(1)) == ["x"]
+    assert desk.now == closed_at + FORGET_S

@@ -89,7 +89,7 @@ def set_aside(state: State, record: JobRecord, offers: Sequence[Offer], taken: d
 
 
 def cheaper_at(state: State, record: JobRecord) -> float:
-    """End of the next pause of an offer if caps have enough left for the job without pauses, or infinity."""
+    """End of the next offer pause if caps have enough left for the job without the pauses; or infinity."""
     again_at = state.fleet.retry_at(record.job, state.now)
     offers = state.fleet.price(record.job, state.fleet.permitted())
     if again_at is None or isinstance(offers, str) or short(state, record, offers, {}) is not None:
@@ -98,7 +98,7 @@ def cheaper_at(state: State, record: JobRecord) -> float:
 
 
 def is_capped(record: JobRecord) -> bool:
-    """Whether the job is queued because of a cap: until its window ends, or money or an offer is there."""
+    """Whether a cap keeps the job queued until the window ends, or money or a cheaper offer is there."""
     obstacle = record.obstacle
     return (
         record.phase is Phase.QUEUED

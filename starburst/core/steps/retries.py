@@ -31,10 +31,7 @@ def spent_on(state: State, record: JobRecord) -> Money:
 
 
 def failed_in_cloud(state: State, record: JobRecord, ran_s: float) -> str:
-    """Count a run that failed after `ran_s`.
-
-    Why the job is not tried again if its failures have cost too much, else "".
-    """
+    """Count a run that failed after `ran_s`; why no try follows if such failures cost too much, else ""."""
     if record.site is not Site.CLOUD or ran_s >= state.settings.clock_s(SOON_S):
         record.failing_micro_usd = 0
         return ""

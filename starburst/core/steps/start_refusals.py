@@ -40,7 +40,7 @@ def is_shut(state: State) -> bool:
 
 
 def reopens_at(state: State) -> float:
-    """Time at which cloud runs may return to a shut cluster, unless it refuses more starts; or infinity."""
+    """Time at which cloud runs may return to a shut cluster unless it refuses more starts; or infinity."""
     waits = state.homesick and is_shut(state)
     return state.refusals.forgotten_at(state.settings.unit_s) if waits else inf
 

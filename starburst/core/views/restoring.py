@@ -53,9 +53,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     state.unconfirmed_instances = set(fleet.instances)
     state.capacity.update(snapshot.nodes)
     for record in sorted(snapshot.jobs, key=lambda r: r.seq):
-        if known.order not in ("", settings.order):
-            _order_anew(state, record)
-        _take_over(state, record)
+        _take_over(state, record, anew=known.order not in ("", settings.order))
     held_up = (record for record in state.jobs.values() if record.obstacle is not None)
     state.capped = {record.id: cost_of(record) for record in held_up if is_capped(record)}
     state.capacity.keep(state.passed.job_id, state.passed.nodes)
@@ -66,25 +64,14 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
     return scheduler
 
 
-def _order_anew(state: State, record: JobRecord) -> None:
-    """Replace the key of a queued job, which is of another queue order."""
-    if record.phase is Phase.QUEUED and record.job.cloud is not CloudChoice.ONLY:
-        record.order_key = order_key(state, record)
-        state.touch(record)
-
-
-def _take_over(state: State, record: JobRecord) -> None:
+def _take_over(state: State, record: JobRecord, *, anew: bool) -> None:
+    """Add a job to the state; `anew`: its key is of another queue order."""
     state.jobs[record.id] = record
     if record.phase.is_end:
         return
     state.take(record, record.reserved)
     if record.phase is Phase.QUEUED:
-        if record.job.cloud is not CloudChoice.ONLY:
-            state.queue.add(record)
-            state.meter.waits(record)
-            if state.prospects is not None:
-                state.prospects.suspect(record)
-        state.attend(record)
+        _line_up(state, record, anew=anew)
     _gate(state, record)
     if record.phase is Phase.OFFLOADING and not record.slots:
         state.departing[record.id] = state.now
@@ -101,6 +88,19 @@ def _take_over(state: State, record: JobRecord) -> None:
             state.homesick[record.id] = None
         else:
             state.looks.set(record.look_at, record)
+
+
+def _line_up(state: State, record: JobRecord, *, anew: bool) -> None:
+    """Put a queued job into the queue, and set its timer."""
+    if record.job.cloud is not CloudChoice.ONLY:
+        if anew:
+            record.order_key = order_key(state, record)
+            state.touch(record)
+        state.queue.add(record)
+        state.meter.waits(record)
+        if state.prospects is not None:
+            state.prospects.suspect(record)
+    state.attend(record)
 
 
 def _gate(state: State, record: JobRecord) -> None:
