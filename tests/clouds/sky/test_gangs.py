@@ -125,6 +125,29 @@ def test_the_task_that_decides_ends_the_others_and_the_run_has_succeeded(tmp_pat
     play(tmp_path, story)
 
 
+def test_a_task_that_fails_before_another_could_begin_has_failed_and_nothing_is_lost(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    async def slow(what: str) -> None:
+        """The second node gets its checkpoints an hour later."""
+        if what == "before send":
+            sent.append(what)
+            await asyncio.sleep(3600.0 * (len(sent) - 1))
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        kept = life.home / "checkpoints" / "g"
+        kept.mkdir(parents=True)
+        (kept / "step").write_text("1")
+        run = gang(5, (1, 1))
+        await life.cloud.start(replace(run, job=replace(run.job, checkpoint=True)))
+        end = await life.heard(RunEnded)
+        assert (end.end, end.exit_code) == (RunEnd.EXITED, 1)
+        assert sum(task.began_at is not None for vm in sky.vms for task in vm.tasks.values()) == 1
+
+    play(tmp_path, story, hook=slow)
+
+
 def test_a_lost_node_ends_the_others_and_the_run(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life, offer=SPOT.times(2))

@@ -23,6 +23,7 @@ from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.runs.entry import RankEntry, RunEntry
 from starburst.clouds.sky.runs.run_table import RunTable
 from starburst.core.model.events import RunEnd
+from starburst.runs.supervisor.exits import STOP, Exit
 
 log = structlog.get_logger()
 
@@ -236,8 +237,11 @@ class Exchanges:
             self._read_values(entry)
         # A task that is to end cannot begin if the machine does not know it: no exchange brings it there now.
         never = entry.grace(rank) is not None and not state.known and not state.began
-        if table.deadlines.is_through(name, state, self._context.clock.wall()) or never:
+        now = self._context.clock.wall()
+        if table.deadlines.is_through(name, state, now) or never:
             rank.over, rank.exit = True, state.exit
+            if never and not rank.started:  # its supervisor was not killed: it had none
+                rank.exit = Exit(None, None, STOP, "stopped before it began", now, now)
         if before != (rank.started, rank.over, rank.known):
             try:
                 table.changed(entry, has_started=rank.started and not before[0])
