@@ -17,7 +17,7 @@ from starburst.clusters.kubernetes.runs.stalls import RunSurroundings, StartLimi
 from starburst.core.model.events import RunEnded, RunStalled, RunStarted
 from starburst.kube import names
 from starburst.kube.objects import NodeView
-from starburst.kube.resources import EVENTS, JOBS
+from starburst.kube.resources import EVENTS, JOBS, PODS
 from tests.clusters.kubernetes.scene import BIND_LIMIT_S, NS, START_LIMIT_S, FakeDesk, Scene, play
 from tests.clusters.kubernetes.scene import a_job as users_job
 from tests.clusters.kubernetes.views import ME, a_job, a_node, a_pod
@@ -245,6 +245,28 @@ def test_a_gang_of_which_only_some_pods_are_made_says_so_and_does_not_hold_its_p
         await scene.start("a", "n0", "n1")
         await scene.until(lambda: scene.ends[1:])
         assert scene.ends[1:] == [("a", 2, "exited")]
+
+    play(tmp_path, act)
+
+
+def test_why_a_pod_that_was_taken_away_is_not_made_again_is_told_while_it_lasts(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.submit(args=("50", "0"))
+        await scene.start("a", "n0")
+        await scene.until(lambda: RunStarted("a", 1) in scene.reports)
+        scene.world.controller = False
+        job = scene.the(JOBS, "a-1")["metadata"]
+        scene.world.add(EVENTS, warning(job["uid"], "FailedCreate", "exceeded quota: few"))
+        scene.world.delete(PODS, NS, scene.pods()[0]["metadata"]["name"])
+        await scene.until(lambda: stalls(scene))
+        why = "none of its pods is alive, and no other one is made: FailedCreate: exceeded quota: few"
+        assert stalls(scene) == [why]
+        await scene.pass_time(START_LIMIT_S + BIND_LIMIT_S)
+        assert not scene.ends, "its Job controller may be away, and it may have done its work"
+        scene.world.controller = True
+        scene.world.nudge()
+        await scene.until(lambda: scene.ends)
+        assert (stalls(scene), scene.ends) == ([why, ""], [("a", 1, "exited")])
 
     play(tmp_path, act)
 

@@ -97,9 +97,12 @@ def _not_made(run: RunObject, known: RunSurroundings) -> Stall | None:
     wanted = min(view.parallelism, view.annotations.get(names.NODES, "").count(",") + 1)
     # Kubernetes may count pods that no watch has told of, or that are gone.
     made = max(len(run.pods), view.active + view.ended_pods)
-    if made >= wanted or run.told_started:
-        return None
     words = known.complaint.words if known.complaint else f"kubectl describe job {view.name} says why"
+    if run.told_started:  # it may have done its work, or pause between tries: it is only told
+        why = f"none of its pods is alive, and no other one is made: {words}"
+        return None if run.active or view.active else Stall("not made again", why, math.inf, view)
+    if made >= wanted:
+        return None
     which = f"{wanted - made} of its {wanted} pods" if made else "its pods"
     return Stall("not made", f"{which} are not made: {words}", limit_s, view)
 
