@@ -89,8 +89,7 @@ def build(
         if config.home.keep:
             await prune(home, time.time() - config.home.keep, jobs, machines)
 
-    fence = NO_FENCE if election is None else election.fence
-    now = _now(scheduler, pace, wall)
+    now, fence = _now(scheduler, pace, wall), NO_FENCE if election is None else election.fence
     scheduler_time = scheduler_clock(now, pace.speed)
     cluster = _cluster(home, config, store, scheduler, scheduler_time, held=held, election=election)
     cloud = cloud_of(home, config, store, pace, now, fence=fence)
