@@ -70,6 +70,17 @@ def test_a_restore_that_is_killed_leaves_a_store_in_the_place(
     assert "restored, 5 jobs" in cli("restore", copy, "-y").out
 
 
+def test_a_restore_names_the_tokens_that_were_revoked_since(cli: Cli, past: Past, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    for name in ("kept", "leaked"):
+        assert cli("token", "create", name).code == 0
+    assert cli("backup", copy).code == 0
+    assert cli("restore", copy, "-y").out.endswith("see starburst reap\n")
+    assert cli("token", "revoke", "leaked").code == 0
+    told = cli("restore", copy, "-y").out
+    assert told.endswith("tokens that are valid again: leaked; revoke each: starburst token revoke NAME\n")
+
+
 def test_a_restore_asks_and_needs_the_scheduler_to_be_down(
     cli: Cli, past: Past, tmp_path: Path, home: Path
 ) -> None:

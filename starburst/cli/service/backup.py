@@ -14,7 +14,9 @@ from starburst.app.config.home import Home
 from starburst.app.errors import UserError
 from starburst.app.rented_numbers import highest_number
 from starburst.cli.output import say
+from starburst.store import tokens
 from starburst.store.engine import is_postgres
+from starburst.store.errors import StoreError
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.store.upkeep.backup import back_up, back_up_server, check, discard, restore_server, stage, swap
@@ -47,18 +49,23 @@ def restore(
     with home.lock():
         staged = stage(file, home.database, highest_number(home))
         try:
-            contents = _contents(staged)
+            contents, revived = _contents(staged), _revived(home, staged)
             if not yes:
                 _ask(f"put {file} ({contents}) in the place of {home.store_name}")
             if isinstance(home.store, str):
-                _restore_server(home, home.store, staged, contents)
-                return
-            aside = home.database.with_name(f"{home.database.name}.before-{_stamp()}")
-            swap(staged, home.database, aside)
+                kept = str(home.root / f"starburst-before-{_stamp()}.db")
+                back_up_server(home.store, Path(kept))
+                restore_server(staged, home.store)
+            else:
+                aside = home.database.with_name(f"{home.database.name}.before-{_stamp()}")
+                swap(staged, home.database, aside)
+                kept = f"{aside.name} beside it"
         finally:
             discard(staged)
-    say(f"{home.database}: restored, {contents}; what was there is {aside.name} beside it")
+    say(f"{home.store_name}: restored, {contents}; what was there is {kept}")
     say(NOT_IN_IT)
+    if revived:
+        say(f"tokens that are valid again: {', '.join(revived)}; revoke each: starburst token revoke NAME")
 
 
 def migrate_store(
@@ -84,12 +91,18 @@ def migrate_store(
     say(f"all commands on {home.root} use it from now on; what was there is {aside.name}")
 
 
-def _restore_server(home: Home, url: str, staged: Path, contents: str) -> None:
-    aside = home.root / f"starburst-before-{_stamp()}.db"
-    back_up_server(url, aside)
-    restore_server(staged, url)
-    say(f"{home.store_name}: restored, {contents}; what was there is {aside}")
-    say(NOT_IN_IT)
+def _revived(home: Home, staged: Path) -> list[str]:
+    """Names of tokens of a backup that the home's store does not have, as they were revoked since."""
+    if not isinstance(home.store, str) and not home.store.exists():
+        return []
+    with Store.open(staged) as store:
+        theirs = tokens.listed(store)
+    try:
+        with Store.open(home.store) as store:
+            ours = {(token.name, token.created_at) for token in tokens.listed(store)}
+    except StoreError:  # it is damaged, and may have had none of them
+        ours = set()
+    return [token.name for token in theirs if (token.name, token.created_at) not in ours]
 
 
 def _ask(question: str) -> None:
