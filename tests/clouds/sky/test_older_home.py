@@ -15,6 +15,7 @@ from starburst.clouds.sky.access.ports import LocalError, SkyUnreachableError
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.machines.ended import DAY_S, KEPT_DAYS, load_recent_machines
 from starburst.clouds.sky.machines.entry import MachineEntry, save_machine
+from starburst.clouds.sky.machines.naming import Naming
 from starburst.core.model.events import (
     InstanceFailed,
     InstanceGone,
@@ -26,7 +27,7 @@ from starburst.core.model.events import (
 )
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
-from tests.clouds.sky.life import OFFER, Life, at, of, ready, reaper_of, run_of
+from tests.clouds.sky.life import OFFER, Life, at, of, play, ready, reaper_of, run_of
 
 
 def test_an_older_home_joins_and_ends_no_machine_that_was_rented_since(tmp_path: Path) -> None:
@@ -54,6 +55,29 @@ def test_an_older_home_joins_and_ends_no_machine_that_was_rented_since(tmp_path:
             assert [vm.ended_at is None for vm in sky.vms] == [False, True]
 
     run(story())
+
+
+@pytest.mark.parametrize("away_s", [0.0, 60.0, 200.0], ids=["given back", "once SkyPilot answers", "too late"])
+def test_a_launch_that_never_came_to_ask_ends_no_machine_of_that_name(tmp_path: Path, away_s: float) -> None:
+    """Its job was cancelled, or its time was over while SkyPilot was away."""
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        another = sky.strange(Naming("starburst", "c").cluster("i-1"))
+        sky.server_up = not away_s
+        await life.cloud.launch("i-1", OFFER)
+        if away_s < life.launch_limit_s:
+            await asyncio.sleep(away_s / 2)
+            await life.cloud.terminate("i-1")
+        await asyncio.sleep(away_s)
+        over = life.of((InstanceFailed, InstanceGone)) if away_s else []
+        sky.server_up = True
+        over = over or [await life.heard((InstanceFailed, InstanceGone))]
+        await asyncio.sleep(60.0)
+        assert [event.launched_at == event.ended_at for event in over] == [True]  # nothing to pay
+        assert another.ended_at is None
+        assert sky.calls["launch"] == sky.calls["down"] == 0
+
+    play(tmp_path, story, launch_limit_s=100.0)
 
 
 def test_a_run_that_a_restored_store_forgot_has_no_second_copy(tmp_path: Path) -> None:

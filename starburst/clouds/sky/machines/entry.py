@@ -97,6 +97,11 @@ class MachineEntry:
         return self.ended_at is not None or self.failed is not None
 
     @property
+    def is_mere_intent(self) -> bool:
+        """Whether nothing was ever asked for: what bears its name, in SkyPilot or a cloud, is another's."""
+        return self.dated and not (self.asked or self.is_over)
+
+    @property
     def instances(self) -> list[InstanceRef]:
         """The instances that its cloud has described, of the head and of all others; [] if not of all."""
         found = [] if self.at is None else [self.at, *self.workers_at]

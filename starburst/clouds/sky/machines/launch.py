@@ -107,12 +107,13 @@ async def _request(machine: RentedMachine, observer: CloudObserver) -> None:
         request = under_way[0] if under_way else None
         if entry.asked and request is None and await _came_and_went(machine, observer):
             return
+        taken = not entry.asked and request is None and await machine.listed() is not None
         if entry.ending:
             return
+        if taken:
+            machine.failed(TAKEN.format(machine.cluster), sold_out=False)
+            return
         if not entry.asked:
-            if request is None and await machine.listed() is not None:
-                machine.failed(TAKEN.format(machine.cluster), sold_out=False)
-                return
             save_machine(machine.context.journal, replace(entry, asked=True))
             entry.asked = True  # after that: what a full disk has not noted is not done at the next try
         # Also if the cluster is up: a launch that broke off may have left it without access or autostop.

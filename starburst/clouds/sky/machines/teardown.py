@@ -34,7 +34,7 @@ SETTLED_S = 60.0
 async def clear(machine: RentedMachine, observer: CloudObserver) -> None:
     """Until neither SkyPilot nor the cloud has anything of this intent, nor is a launch of it under way."""
     sky, backoff = machine.context.sky, Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-    while True:
+    while not machine.entry.is_mere_intent:
         try:
             await _await_down(machine)
             for request in await sky.launching(machine.cluster):
