@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,8 @@ from starburst.core.model.events import (
 from starburst.runs.attempt_dir import log_path
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import FakeSky
-from tests.clouds.sky.life import Life, of, play, ready, run_of
+from tests.clouds.sky.fake_vm import Vm
+from tests.clouds.sky.life import SPOT, Life, of, play, ready, run_of
 
 
 def test_two_jobs_share_one_machine_at_one_time_on_gpus_of_their_own(tmp_path: Path) -> None:
@@ -215,3 +219,32 @@ def test_a_run_ended_when_its_machine_says_not_when_it_was_heard_of(
         assert wall() - ended_at > 200
 
     play(tmp_path, story)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_run_whose_machine_goes_while_its_output_comes_has_ended_as_its_command_did(
+    tmp_path: Path, code: int
+) -> None:
+    """Also if Starburst was restarted by then; it counted as lost, and the job ran again."""
+
+    def chatty(_vm: Vm, answer: dict[str, Any]) -> dict[str, Any]:
+        for task in answer["ranks"].values():
+            task |= {"log": base64.b64encode(zlib.compress(b"x")).decode(), "more": task["over"]}
+        return answer
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky", forge=chatty)
+        async with Life(sky, tmp_path / "home") as life:
+            await ready(life, offer=SPOT)
+            await life.cloud.start(run_of("a", 30, code))
+            await asyncio.sleep(60)
+            assert not life.of(RunEnded)
+        sky.preempt()
+        async with Life(sky, tmp_path / "home") as life:
+            end = await life.heard(RunEnded)
+            assert (end.end, end.exit_code) == (RunEnd.EXITED, code)
+            assert end.ended_at == pytest.approx(sky.vms[0].tasks["a/1/0"].exit["ended_at"], abs=1)  # type: ignore[index]
+            log = log_path(tmp_path / "home" / "runs", "a", 1, 0).read_text()
+            assert "the rest of its output went with its machine" in log
+
+    run(main())

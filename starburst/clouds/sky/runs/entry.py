@@ -31,7 +31,7 @@ class RankEntry:
     #: What the machine is to run (a `TaskSpec` of `agent/protocol.py`); emptied once the run is over.
     spec: dict[str, Any] = field(default_factory=dict)
     started: bool = False
-    #: None of its processes is alive.
+    #: None of its processes is alive, and its output is here.
     over: bool = False
     #: How it ended, by its supervisor; None if the supervisor was killed too, or never ran.
     exit: Exit | None = None

@@ -238,11 +238,13 @@ class Exchanges:
         # A task that is to end cannot begin if the machine does not know it: no exchange brings it there now.
         never = entry.grace(rank) is not None and not state.known and not state.began
         now = self._context.clock.wall()
+        if state.over:  # also if its output is still to come: its machine may not live to send it
+            rank.exit = state.exit
         if table.deadlines.is_through(name, state, now) or never:
             rank.over, rank.exit = True, state.exit
             if never and not rank.started:  # its supervisor was not killed: it had none
                 rank.exit = Exit(None, None, STOP, "stopped before it began", now, now)
-        if before != (rank.started, rank.over, rank.known):
+        if (before, exit_before) != ((rank.started, rank.over, rank.known), rank.exit):
             try:
                 table.changed(entry, has_started=rank.started and not before[0])
             except OSError:  # not journaled, so not known: the next exchange asks again

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -205,6 +206,9 @@ class RunTable:
                 continue
             rank.over = True
             self.save(entry)
+            if rank.exit is not None:
+                with suppress(OSError):
+                    self.logs.add(self.log_of(entry, rank), "the rest of its output went with its machine")
             self.advance(entry)
 
     def changed(self, entry: RunEntry, *, has_started: bool) -> None:
