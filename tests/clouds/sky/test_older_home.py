@@ -57,8 +57,8 @@ def test_an_older_home_joins_and_ends_no_machine_that_was_rented_since(tmp_path:
     run(story())
 
 
-@pytest.mark.parametrize("away_s", [0.0, 60.0, 200.0], ids=["given back", "once SkyPilot answers", "too late"])
-def test_a_launch_that_never_came_to_ask_ends_no_machine_of_that_name(tmp_path: Path, away_s: float) -> None:
+@pytest.mark.parametrize("away_s", [0.0, 60.0, 200.0], ids=["given back", "while away", "too late"])
+def test_a_launch_that_never_asked_ends_no_machine_of_that_name(tmp_path: Path, away_s: float) -> None:
     """Its job was cancelled, or its time was over while SkyPilot was away."""
 
     async def story(life: Life, sky: FakeSky) -> None:
