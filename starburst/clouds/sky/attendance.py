@@ -45,8 +45,10 @@ class Attendance:
         if not is_priced(machine):
             self._context.tasks.ensure(("price", machine.id), partial(learn_price, machine))
         while machine.takes_runs:
-            pause_s = await self._round()
-            machine.greeted.set()
+            try:
+                pause_s = await self._round()
+            finally:  # also if it broke off: who waits for the first one begins anew
+                machine.greeted.set()
             await machine.wake.wait(pause_s)
         machine.answers = None
         machine.greeted.set()

@@ -24,12 +24,16 @@ async def live(machine: RentedMachine, observer: CloudObserver, exchanges: Excha
     starting: asyncio.Task[None] | None = None
     if machine.is_coming_up:
         starting = await _phase(machine, "launch", partial(launch, machine, observer))
+        if _broke_off(starting):
+            return
         if machine.takes_runs:
             machine.report_state()
         elif machine.entry.is_over and not machine.entry.ending:  # the launch has left nothing
             return
     if machine.takes_runs:
-        await _phase(machine, "attend", Attendance(machine, exchanges).run)
+        attending = await _phase(machine, "attend", Attendance(machine, exchanges).run)
+        if _broke_off(attending):
+            return
     if machine.entry.is_over:
         exchanges.table.machine_gone(machine.id)
     while starting is not None and not starting.done():  # it may be asking for a machine just now
@@ -56,3 +60,8 @@ async def _phase(
     while not (task.done() or machine.entry.ending or machine.entry.is_over):
         await machine.turn.wait()
     return task
+
+
+def _broke_off(phase: asyncio.Task[None]) -> bool:
+    """Whether a phase failed, as on a full disk: that is no end, for whoever watches begins it anew."""
+    return phase.done() and (phase.cancelled() or phase.exception() is not None)

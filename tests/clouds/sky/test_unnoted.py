@@ -20,7 +20,7 @@ from starburst.core.model.events import (
     RunStarted,
 )
 from tests.app.virtual import run, wall
-from tests.clouds.sky.fake import FakeSky
+from tests.clouds.sky.fake import BOOT_S, FakeSky
 from tests.clouds.sky.life import OFFER, SPOT, Life, of, ready, run_of
 
 
@@ -164,5 +164,44 @@ def test_a_task_begins_once_it_is_noted_that_its_checkpoints_are_there(tmp_path:
         async with Life(sky, tmp_path / "home") as life:
             await asyncio.sleep(60)
             assert there.read_text() == "new"
+
+    run(main())
+
+
+@pytest.mark.parametrize("comes_up", [False, True], ids=["it is up", "it comes up"])
+def test_a_machine_of_which_something_is_not_noted_at_a_start_is_not_given_back(
+    tmp_path: Path, comes_up: bool
+) -> None:
+    """What is not noted ends the watch, which begins anew; until then its cloud may be slow."""
+    refused: list[str] = []
+
+    def once(key: str, value: dict[str, Any]) -> bool:
+        listed = key == "machine/i-2" and value["launched_at"] is not None
+        if not refused and (listed if comes_up else key == "machine/i-1" and not value["kept"]):
+            refused.append(key)
+            return True
+        return False
+
+    async def slowly(what: str) -> None:
+        await asyncio.sleep(20.0 if what == "before sight" else 0.0)
+
+    async def main() -> None:
+        sky = FakeSky(tmp_path / "sky")
+        async with Life(sky, tmp_path / "home") as life:
+            await ready(life)
+            await life.cloud.start(run_of("a", 300.0))
+            await asyncio.sleep(BOOT_S)
+            if comes_up:
+                await life.cloud.launch("i-2", OFFER)
+                await asyncio.sleep(BOOT_S)
+        sky.vms[0].kept = comes_up  # else there is something to note of it
+        with full_for(once):
+            life = Life(sky, tmp_path / "home", slowly)
+            with pytest.raises(OSError, match="No space"):
+                await life.cloud.watch(life.report)
+        async with Life(sky, tmp_path / "home") as life:
+            assert (await life.heard(RunEnded)).end is RunEnd.EXITED
+            assert not life.of((InstanceGone, InstanceFailed))
+        assert len(sky.alive()) == len(sky.vms) == 1 + comes_up
 
     run(main())
