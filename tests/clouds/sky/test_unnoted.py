@@ -21,7 +21,7 @@ from starburst.core.model.events import (
 )
 from tests.app.virtual import run, wall
 from tests.clouds.sky.fake import BOOT_S, FakeSky
-from tests.clouds.sky.life import OFFER, SPOT, Life, of, ready, run_of
+from tests.clouds.sky.life import OFFER, SPOT, Life, of, play, ready, run_of
 
 
 @contextmanager
@@ -205,3 +205,19 @@ def test_a_machine_of_which_something_is_not_noted_at_a_start_is_not_given_back(
         assert len(sky.alive()) == len(sky.vms) == 1 + comes_up
 
     run(main())
+
+
+def test_a_machine_that_is_given_back_ends_though_nothing_can_be_noted(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        await asyncio.sleep(30)
+        await life.cloud.terminate("i-1")
+        with full_for(lambda *_: True):
+            await asyncio.sleep(30)
+            assert not sky.alive()
+            assert not life.of(InstanceGone)
+        (vm,) = sky.vms
+        gone = await life.heard(InstanceGone)
+        assert (gone.launched_at, gone.ended_at) == (vm.made_at, vm.ended_at)
+
+    play(tmp_path, story)

@@ -60,10 +60,11 @@ async def clear(machine: RentedMachine, observer: CloudObserver) -> None:
 
 
 async def _take_down(machine: RentedMachine, status: ClusterStatus) -> None:
-    if not machine.entry.is_over:
-        machine.first_listed(status)
-    machine.entry.down = await machine.context.sky.down(status.name)
     with suppress(OSError):  # a full disk holds up no end: after a restart it is asked for again
+        if not machine.entry.is_over:
+            machine.first_listed(status)
+    machine.entry.down = await machine.context.sky.down(status.name)
+    with suppress(OSError):
         machine.save()
     await _await_down(machine)
 
