@@ -153,7 +153,7 @@ class ProcessRunner:
             over = [self._follower(attempt) for attempt in live if await until_done(attempt.over)]
             if over:
                 await asyncio.wait(over, timeout=OVER_S)
-            for attempt in self._attempts.values():
+            for attempt in list(self._attempts.values()):  # a shortage is waited for, and others start
                 if await until_done(attempt.started):
                     report(RunStarted(*attempt.key))
                 await until_done(partial(self._resume, attempt), attempt.key)
