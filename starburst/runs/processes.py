@@ -136,14 +136,14 @@ class ProcessRunner:
         """End the runs on a machine, each within its grace and `most_grace_s`; the lost are returned only."""
         here = _resolved(lease)
         live = list(self._live.items())
-        keys = [key for key, attempt in live if here in await until_done(attempt.leases, key)]
-        self._held.update(dict.fromkeys(keys))
-        for key in keys:
-            attempt = self._live[key]
+        ends = {key: attempt for key, attempt in live if here in await until_done(attempt.leases, key)}
+        self._held.update(dict.fromkeys(ends))
+        for key, attempt in ends.items():
             grace_s = min(most_grace_s, await until_done(attempt.grace_s, key))
             await until_done(partial(attempt.ask_stop, grace_s, RunEnd.LOST, message, time.time()), key)
-        await asyncio.gather(*(self._follower(self._live[key]) for key in keys))
-        return [end for key in keys if (end := self._held.pop(key, None)) is not None]
+        left = [attempt for key, attempt in ends.items() if key in self._live]  # some ended meanwhile
+        await asyncio.gather(*map(self._follower, left))
+        return [end for key in ends if (end := self._held.pop(key, None)) is not None]
 
     async def watch(self, report: Report) -> None:
         """Report every known run, SiteSynced, and then changes, until cancelled."""
