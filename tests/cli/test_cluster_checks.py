@@ -19,6 +19,8 @@ from tests.kube_unit.server import FakeServer
 
 Change = Callable[[FakeServer], Any]
 
+pytestmark = pytest.mark.usefixtures("home")  # its store is asked for this scheduler's identity
+
 
 def diagnose(
     tmp_path: Path, *changes: Change, minor: str = "20", whole: bool = True, **config: Any
