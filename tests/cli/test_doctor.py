@@ -82,6 +82,25 @@ def test_a_fresh_home_has_nothing_to_mend(cli: Cli, home: Path, separation: str)
     ]
 
 
+def test_the_store_is_the_one_that_the_config_names(cli: Cli, home: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared.yaml"
+    shared.write_text(f"store: {{url: 'postgresql://sb@{nobody().removeprefix('http://')}/sb'}}")
+    told = cli("doctor", "--config", shared)
+    assert (told.code, told.err) == (1, "")
+    assert "✗ store: the store: PostgreSQL does not answer" in told.out
+    assert f"✓ config: {shared}, cluster.kind: local" in told.out
+    assert not (home / "starburst.db").exists(), "`up` would take its file for jobs of this home, and refuse"
+
+
+def test_a_store_that_up_would_refuse_is_told(cli: Cli, home: Path, tmp_path: Path) -> None:
+    cli("token", "create", "eyes", "--role", "viewer")
+    shared = tmp_path / "shared.yaml"
+    shared.write_text("store: {url: 'postgresql://sb@127.0.0.1/sb'}")
+    told = cli("doctor", "--config", shared)
+    assert (told.code, told.err) == (1, "")
+    assert f"✗ config: {home}/starburst.db: holds this home's jobs" in told.out
+
+
 def test_a_budget_that_a_factor_replaces_is_a_warning(cli: Cli, tmp_path: Path) -> None:
     both = tmp_path / "both.yaml"
     both.write_text("policy: {factor: 2, budget_percent: 10}")

@@ -143,12 +143,21 @@ def trust_checks(config: Config) -> list[DoctorCheck]:
     ]
 
 
+def with_store_of(home: Home, file: Path | None) -> Home:
+    """The home with the store that a config file names, as `starburst up` has it."""
+    try:
+        return home if file is None else home.keeping(load_config(file).store.url)
+    except UserError:
+        return home  # reported by the config's check
+
+
 def config_checks(home: Home, file: Path | None) -> tuple[list[DoctorCheck], Config | None]:
     """Checks of a config file, or of the config of the last `starburst up`; None if it is invalid."""
     source = str(file)
     try:
         if file is not None:
             config = load_config(file)
+            home.keeping(config.store.url)
         else:
             with Store.open(home.store) as store:
                 config = stored_config(store)

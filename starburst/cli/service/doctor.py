@@ -20,6 +20,7 @@ from starburst.app.doctor.doctor import (
     home_checks,
     ok,
     trust_checks,
+    with_store_of,
 )
 from starburst.app.doctor.embedded_checks import site_check, trust_check
 from starburst.app.doctor.unknown_machines import machine_checks
@@ -42,7 +43,7 @@ def doctor(
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Check home, config, cluster and cloud, and name remedies. Exit 1: something must be corrected."""
-    home = Home.default()
+    home = with_store_of(Home.default(), config)
     checks = home_checks(home)
     more, loaded = config_checks(home, config)
     checks += more
