@@ -234,6 +234,9 @@ def test_a_server_that_is_away_holds_up_no_other_and_is_told_later(
         ({"email": ["a@b.example"]}, "email needs smtp.host"),
         ({}, "give one of webhook, webhook_file and email"),
         ({"webhook": "slack.example/T1"}, "must be an address such as https://hooks.example/T1/B2"),
+        ({"webhook": "http://hooks.example:port/T1"}, "must be an address such as https://hooks.example/T1"),
+        ({"webhook": "http://hooks.example:99999/T1"}, "must be an address such as https://hooks.example/T1"),
+        ({"webhook": "http://[::1/T1"}, "must be an address such as https://hooks.example/T1"),
         ({"webhook": "http://x.example", "on": ["lost"]}, "on"),
     ],
 )

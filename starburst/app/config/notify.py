@@ -15,8 +15,12 @@ NoticeEvent = Literal["ended", "failed", "burst", "cap-warned", "cap-reached", "
 
 
 def _web_address(value: str) -> str:
-    url = urlsplit(value)
-    if url.scheme not in ("http", "https") or not url.hostname:
+    try:
+        url = urlsplit(value)
+        known = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # an invalid port or address
+        known = False
+    if not known:
         raise ValueError("must be an address such as https://hooks.example/T1/B2")
     return value
 
