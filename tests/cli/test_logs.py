@@ -47,6 +47,13 @@ def test_the_last_lines_of_a_log(cli, write):
     assert cli("logs", "bad", "--tail", "0").out == ""
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\u0085", "\x0c", "\x1e"])
+def test_only_the_ends_of_lines_part_the_last_lines(cli, write, separator):
+    write("bad-22222", 0, f"one\ntwo{separator}2\nthree\n", cloud=True)
+    assert cli("logs", "bad", "--tail", "2").out == f"two{separator}2\nthree\n"
+    assert cli("logs", "bad", "--tail", "2", "-f").out == f"two{separator}2\nthree\n"
+
+
 def test_the_times_of_lines_and_lines_since(cli, write, home, past):
     write("bad-22222", 0, "one\ntwo\nthree\n", cloud=True)
     times = str(Home(home).cloud / "runs" / "bad-22222" / "1" / "0" / "log.times")

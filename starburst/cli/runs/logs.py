@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,9 @@ from starburst.cli.jobs.selection import since_time
 from starburst.cli.output import say
 from starburst.store.listings.row_types import JobRow
 from starburst.visible import LogFilter
+
+#: A line, the last of which may have no end; other separators of Unicode, and form feeds, are text of a log.
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 
 
 def logs(
@@ -88,7 +92,7 @@ def _log_end(
 
     def keep(text: str) -> None:
         nonlocal count
-        new = text.splitlines(keepends=True)
+        new = _LINE.findall(text)
         last.extend(new)
         count += len(new)
 
@@ -100,7 +104,7 @@ def _log_end(
 
     def pass_over(text: str) -> None:
         nonlocal left
-        new = text.splitlines(keepends=True)
+        new = _LINE.findall(text)
         write("".join(new[left:]))
         left = max(0, left - len(new))
 
