@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,18 @@ def test_starting_twice_runs_once(root: Path) -> None:
         assert log(root) == "ran\n"
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["INT", "QUIT", "HUP"])
+def test_a_run_gets_signals_that_the_scheduler_was_started_to_ignore(root: Path, name: str) -> None:
+    """As a shell has it for what it starts in the background, and nohup."""
+    number = signal.Signals[f"SIG{name}"]
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        end = outcome(root, shell(f"trap 'exit 7' {name}; kill -{name} $$; exit 3"))
+    finally:
+        signal.signal(number, before)
+    assert end.exit_code == 7
 
 
 def test_a_run_past_its_time_limit_fails_even_if_it_ends_in_good_order(root: Path) -> None:

@@ -52,6 +52,8 @@ from starburst.runs.supervisor.strays import mark_of
 
 #: Signals that end a wait; blocked, so that none is lost between two waits.
 WAKERS = {signal.SIGTERM, signal.SIGCHLD}
+#: What the task is not to find ignored: by Python, by `supervise`, by a shell for what it has in the background.
+IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 #: Seconds between two looks: at the lease, and without one.
 LEASE_LOOK_S, IDLE_S = 1.0, 60.0
 #: The message of a task that ended with its machine.
@@ -191,9 +193,8 @@ class Supervisor:
         if self.spec.get("open_files") is not None:
             hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(self.spec["open_files"], hard), hard))
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python
+        for number in IGNORED:
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         field = "workingDir"
         try:
