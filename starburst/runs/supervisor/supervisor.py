@@ -52,7 +52,7 @@ from starburst.runs.supervisor.strays import mark_of
 
 #: Signals that end a wait; blocked, so that none is lost between two waits.
 WAKERS = {signal.SIGTERM, signal.SIGCHLD}
-#: What the task is not to find ignored: by Python, by `supervise`, by a shell for what it has in the background.
+#: What the task is not to find ignored: by Python, by `supervise`, by a shell that had us in the background.
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 #: Seconds between two looks: at the lease, and without one.
 LEASE_LOOK_S, IDLE_S = 1.0, 60.0
