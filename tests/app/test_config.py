@@ -288,6 +288,9 @@ def test_a_field_that_no_section_has_is_named_with_those_that_there_are(problems
         ("cloud: {kind: skypilot, volumes: [pvc/a]}", "cloud.volumes: must be a mapping of keys to values"),
         ("cloud: {volumes: {pvc/a: s3://b}}", "cloud.volumes: there is no such field"),
         ("clock: {speed: 0}", "clock.speed: 0: must be at least 0.001"),
+        ("http: {memory: 268435400}", "http.memory: 268435400: must be at least 268435456"),
+        ("smtp: {host: ''}", 'smtp.host: "": must be at least 1 long, or be left out'),
+        ("smtp: {sender: x}", 'smtp.sender: "x": must be at least 3 long, or be left out'),
         ("clock: {speed: 1000000}", "clock.speed: 1000000: must be at most 10000"),
         ("policy: [", ", document 1: line 2, column 1"),
         (

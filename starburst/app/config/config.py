@@ -269,9 +269,10 @@ MENDS = {
     "string_type": "must be text; put it in quotes",
     "string_pattern_mismatch": "must be letters, digits, dashes, dots and underscores, "
     "with a letter or digit at each end",
+    "string_too_short": "must be at least {min_length} long, or be left out",
     "string_too_long": "must be at most {max_length} characters",
-    "greater_than": "must be more than {gt:g}",
-    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be more than {gt:.15g}",
+    "greater_than_equal": "must be at least {ge:.15g}",
     "less_than_equal": "must be at most {le:.0f}",
     "literal_error": "must be {expected}",
     "list_type": "must be a list; begin each element with a dash",
