@@ -285,6 +285,10 @@ def test_a_field_that_no_section_has_is_named_with_those_that_there_are(problems
             "cloud: {kind: skypilot, volumes: {pvc/a: {source: s3://b, mode: X}}}",
             'cloud.volumes: ["pvc/a"].mode: "X": must be MOUNT or MOUNT_CACHED or COPY',
         ),
+        (
+            "cloud: {kind: skypilot, bucket: runs}",
+            'cloud.bucket: "runs": must be the URL of a bucket, such as s3://data/runs or gs://data',
+        ),
         ("cloud: {kind: skypilot, volumes: [pvc/a]}", "cloud.volumes: must be a mapping of keys to values"),
         ("cloud: {volumes: {pvc/a: s3://b}}", "cloud.volumes: there is no such field"),
         ("clock: {speed: 0}", "clock.speed: 0: must be at least 0.001"),

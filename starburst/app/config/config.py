@@ -54,7 +54,7 @@ from translator.field import did_you_mean
 from translator.manifests.documents import chunks, load
 from translator.manifests.scalars import NO_NUMBERS
 from translator.manifests.tenancy import Grant, Tenancy
-from translator.tasks.storage.cloud_volumes import at_home
+from translator.tasks.storage.cloud_volumes import at_home, is_bucket
 
 
 class HomeConfig(Section):
@@ -209,7 +209,7 @@ def load_config(path: Path | None) -> Config:
         raise UserError(f"{path}, document 2: a config is one document; remove the --- between them")
     config = parse_config({} if data is None else data, str(path))
     # Not a validator of the model: configs stored by older versions must still load.
-    problem = trust_problem(config)
+    problem = trust_problem(config) or _bucket_problem(config)
     if problem:
         raise UserError(f"{path}: {problem}")
     return config
@@ -225,6 +225,14 @@ def trust_problem(config: Config) -> str:
     """The problem of a config that lets users of the cluster run commands here; "" is none."""
     trusts = isinstance(config.cloud, CloudConfig) and config.cloud.trust_users
     return UNTRUSTED if runs_users_here(config.cluster, config.cloud) and not trusts else ""
+
+
+def _bucket_problem(config: Config) -> str:
+    """The problem of a `cloud.bucket` that no launch could mount; "" is none."""
+    bucket = config.cloud.bucket if isinstance(config.cloud, SkyConfig) else None
+    if bucket is None or is_bucket(bucket):
+        return ""
+    return f"cloud.bucket: {shown(bucket)}: must be the URL of a bucket, such as s3://data/runs or gs://data"
 
 
 def parse_config(data: object, source: str) -> Config:

@@ -99,7 +99,12 @@ def _store(entry: Field) -> CloudStorage | None:
 
 def _bucket(source: Field, mode: str) -> Bucket | None:
     url = source.text()
-    if url is None or not _BUCKET.fullmatch(url):
+    if url is None or not is_bucket(url):
         source.refuse("must be the URL of a bucket, such as s3://data/sets or gs://data")
         return None
     return Bucket(url.rstrip("/"), mode)
+
+
+def is_bucket(url: str) -> bool:
+    """Whether a text is the URL of a bucket that SkyPilot can mount, as far as its form tells."""
+    return _BUCKET.fullmatch(url) is not None
