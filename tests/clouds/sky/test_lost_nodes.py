@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.clouds.sky.access.ports import InstanceRef
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import (
     InstanceGone,
@@ -114,6 +115,23 @@ def test_a_machine_that_does_not_answer_is_not_lost(tmp_path: Path) -> None:
         sky.vms[1].ended_at = wall()
         await life.heard(MachinesLost)
         await life.heard(InstanceReachable)
+
+    play(tmp_path, story)
+
+
+def test_one_that_its_cloud_has_deleted_is_lost_if_it_is_silent(tmp_path: Path) -> None:
+    """As GCP deletes spot machines; one whose tags were taken away is not found either, and answers."""
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        await running(life)
+        life.cloud.machines["i-1"].entry.workers_at[1] = InstanceRef("aws", "us-east-1", "without tags")
+        await asyncio.sleep(130)
+        assert not life.of(MachinesLost)
+        del sky.vms[1]
+        told = await life.heard(MachinesLost)
+        assert (told.lost, told.preempted) == (((1, pytest.approx(wall(), abs=90)),), True)
+        assert (await life.heard(RunEnded)).end is RunEnd.LOST
+        assert len(sky.alive()) == 2
 
     play(tmp_path, story)
 

@@ -159,13 +159,13 @@ class RentedMachine:
         answers = [parse_exchange(await self.call("exchange", hello, node)) for node in self.nodes]
         return replace(answers[0], armed=all(answer.armed for answer in answers))
 
-    async def responds(self) -> bool:
-        """Whether it, or any node of it, lets us log in now.
+    async def responds(self, nodes: Sequence[int] = ()) -> bool:
+        """Whether it, or any node of it, lets us log in now; `nodes`: whether any of these does.
 
         Raises:
             LocalError: that cannot be found out from here now.
         """
-        for node in self.nodes:
+        for node in nodes or self.nodes:
             try:
                 await self.call("exchange", {}, node)
             except LocalError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import anyio
@@ -142,12 +142,21 @@ class CloudObserver:
             return None
         ended = {node: one for node, one in seen.items() if one.presence in ENDS}
         others_run = any(one.presence is Presence.RUNNING for one in seen.values())
+        if others_run and machine.takes_runs:
+            ended |= await self._deleted(machine, seen)
         if ended and others_run and machine.takes_runs:
             machine.lose(ended)
             for one in ended.values():
                 await self._end_stopped(one)
         left = [one for node, one in seen.items() if node in machine.nodes]
         return min(left, key=lambda one: WORST_FIRST.index(one.presence), default=None)
+
+    async def _deleted(
+        self, machine: RentedMachine, seen: Mapping[int, Observation]
+    ) -> dict[int, Observation]:
+        """Those of several machines that their cloud does not find and that are silent: GCP deletes some."""
+        absent = {node: one for node, one in seen.items() if one.presence is Presence.ABSENT}
+        return {node: one for node, one in absent.items() if not await machine.responds([node])}
 
     async def _found(self, machine: RentedMachine) -> Observation | None:
         """What its cloud says of a machine that it has never described, found by our labels.
