@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -67,6 +68,15 @@ def _object_name(value: str) -> str:
             "must be lower-case letters, digits, dashes and dots, with a letter or digit at each end"
         )
     return value
+
+
+def is_web_address(text: str) -> bool:
+    """Whether a text is a URL of http or https with a host, and a port that can be."""
+    try:
+        url = urlsplit(text)
+        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:  # an invalid port or address
+        return False
 
 
 def file_path(value: str) -> str:

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from starburst.app.config.fields import Section, file_path
+from starburst.app.config.fields import Section, file_path, is_web_address
 
 FilePath = Annotated[str, AfterValidator(file_path)]
 NoticeEvent = Literal["ended", "failed", "burst", "cap-warned", "cap-reached", "leaked"]
 
 
 def _web_address(value: str) -> str:
-    try:
-        url = urlsplit(value)
-        known = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:  # an invalid port or address
-        known = False
-    if not known:
+    if not is_web_address(value):
         raise ValueError("must be an address such as https://hooks.example/T1/B2")
     return value
 

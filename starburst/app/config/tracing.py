@@ -8,18 +8,14 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from starburst.app.config.fields import Section, file_path
+from starburst.app.config.fields import Section, file_path, is_web_address
 from starburst.app.errors import UserError
 
 
 def _url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # an invalid port or address
-        known = False
-    if not known:
+    if not is_web_address(value):
         raise ValueError("must be a URL such as http://127.0.0.1:4318/v1/traces")
+    parts = urlsplit(value)
     if "@" in parts.netloc:
         raise ValueError("must not have a password in it; put an Authorization line into headers_file")
     if parts.path in ("", "/"):
