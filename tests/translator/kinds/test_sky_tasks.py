@@ -59,6 +59,21 @@ def test_a_variable_that_looks_like_a_number_to_manifests_alone_stays_as_it_is_w
     assert dict(read(numbers, "t.yaml").workload.env) == {"A": "0.0001", "B": "483", "C": "1.5", "D": "7"}
 
 
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        *(("True", "True"), ("yes", "True"), ("off", "False"), ("y", "y"), ("2.0", "2.0"), ("12.10", "12.1")),
+        *(("08", "08"), ("0o17", "0o17"), ("010", "8"), ("1_000", "1000"), ("1:30", "90")),
+        *(("2024-01-01", "2024-01-01"), ("0x_", "0x_")),
+    ],
+)
+def test_a_variable_without_quotes_has_the_text_that_sky_launch_gives_it(written: str, given: str) -> None:
+    """SkyPilot: str() of what PyYAML reads."""
+    task = f"envs: {{A: {written}}}\nsecrets: {{B: {written}}}\nrun: x\n"
+    for item in (read(task, "t.yaml"), *read_manifests(task, "t.yaml", suffix=lambda: "a1b2c")):
+        assert dict(item.workload.env) == {"A": given, "B": given}
+
+
 def test_every_node_is_a_task_of_a_gang() -> None:
     assert len(read("num_nodes: 3\nrun: hostname\n", "many.yaml").job.tasks) == 3
 

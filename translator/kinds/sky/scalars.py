@@ -1,23 +1,32 @@
-"""Plain scalars of a SkyPilot task, where they are other than those of a manifest."""
+"""Plain scalars of a SkyPilot task, which are other than those of a manifest."""
 
 from __future__ import annotations
 
-import re
+from yaml import CSafeLoader, ScalarNode
 
-from yaml import ScalarNode
-
-from translator.manifests.scalars import TAG, ScalarLoader
-
-_EXPONENT = re.compile(r"[-+]?[0-9._]+[eE][-+]?[0-9]+")
-#: PyYAML, with which SkyPilot reads tasks, knows a number with an exponent by its dot and its sign.
-_NUMBER = re.compile(r"[-+]?[0-9_]*\.[0-9_]*[eE][-+][0-9]+")
+from translator.manifests.scalars import TAG
 
 
-class TaskLoader(ScalarLoader):
-    """A loader to which 1e-4, and a commit such as 1234e56, are text, as to SkyPilot."""
+class TaskLoader(CSafeLoader):
+    """A loader to which plain scalars are what they are to PyYAML, with which SkyPilot reads tasks.
+
+    So 08, y and 1e-4 are text, and 2.0 is no whole number. Dates stay text, as SkyPilot makes of them again.
+    """
 
     def resolve(self, kind: type[object], value: str, implicit: tuple[bool, bool]) -> str:
         """The tag of a node."""
-        if kind is ScalarNode and implicit[0] and _EXPONENT.fullmatch(value) and not _NUMBER.fullmatch(value):
-            return f"{TAG}str"
-        return super().resolve(kind, value, implicit)
+        tag = str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
+        return f"{TAG}str" if tag == f"{TAG}timestamp" else tag
+
+    def number(self, node: ScalarNode) -> object:
+        """The number that a node denotes; its text if Python reads none, as with thousands of digits."""
+        construct = self.construct_yaml_int if node.tag == f"{TAG}int" else self.construct_yaml_float
+        try:
+            found: object = construct(node)
+        except ValueError:
+            return node.value
+        return found
+
+
+TaskLoader.add_constructor(f"{TAG}int", TaskLoader.number)
+TaskLoader.add_constructor(f"{TAG}float", TaskLoader.number)

@@ -126,17 +126,13 @@ def _variables(task: Field, local: LocalFiles, overrides: Overrides) -> dict[str
             if isinstance(value.value, (dict, list)):
                 value.refuse("must be text", show=False)
             elif value.value is not None:
-                found[name] = _as_text(value.value)
+                found[name] = str(value.value)  # True is "True", as SkyPilot has it
             elif name not in overrides.env:
                 value.refuse(f"has no value; give it with --env {name}, from your own, or --env {name}=VALUE")
     secrets = task.at("secrets")
     if secrets.value:
         secrets.note("are variables of the job, which its store and its pods keep in clear")
     return found
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _with_files(prelude: Prelude, task: Field, local: LocalFiles) -> Prelude:
