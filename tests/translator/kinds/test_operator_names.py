@@ -41,6 +41,21 @@ def test_names_of_the_operators_services_become_addresses() -> None:
     assert outputs(read(document)) == [f"{line}", *[f"{line} tcp://10.0.0.2:1"] * 2]
 
 
+@pytest.mark.parametrize("where", ["args", "env"])
+def test_a_name_that_no_shell_fills_in_is_in_no_task(where: str) -> None:
+    """A program that is left to the image, and a container beside it, have no shell before them."""
+    named = {"args": ["--to=train-worker-0"], "env": [{"name": "TO", "value": "train-worker-0"}]}[where]
+    (line,) = problems(training(Worker=replicas(2, None, **{where: named})))
+    assert "template.spec.containers[0].command: is missing; write out the program of the image" in line
+    document = training(Worker=replicas(2, shell("true")))
+    beside = {"name": "side", "image": "me/side", "command": ["side"], where: named}
+    document["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"].append(beside)
+    text = read(document, native=True).workload.manifest
+    assert text is not None
+    assert "starburst_host_0" not in text
+    assert r"\u0000" not in text
+
+
 def test_there_is_one_master() -> None:
     (line,) = problems(training(Master=replicas(2, shell("true"))))
     assert line == "spec.pytorchReplicaSpecs.Master.replicas: 2: must be at most 1"

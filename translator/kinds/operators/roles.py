@@ -76,6 +76,11 @@ class TaskRole:
         """Whether the program is given, not left to the image."""
         return bool(self.container.at("command").value)
 
+    @property
+    def is_marked(self) -> bool:
+        """Whether its words or variables have expressions of the shell."""
+        return "\0" in "".join(self.words) or "\\u0000" in _key(self)
+
 
 @dataclass(frozen=True, slots=True)
 class RoleJob:
@@ -211,7 +216,7 @@ class RoleJob:
         alike = (
             len({role.words for role in self.roles}) == 1 and len({_key(role) for role in self.roles}) == 1
         )
-        lines = self.lines or any(role.lines or "\\u0000" in _key(role) for role in self.roles)
+        lines = self.lines or any(role.lines or role.is_marked for role in self.roles)
         if alike and not lines:
             return
         container = template["spec"]["containers"][0]
@@ -219,7 +224,7 @@ class RoleJob:
         for role in self.roles:
             _check_program(role.container)
         without = [role for role in self.roles if not role.has_command and role.replicas]
-        if without and alike and self.optional:
+        if without and alike and self.optional and not without[0].is_marked:
             without[0].container.at("command").note(
                 f"is missing, so {self.optional} are not set: there is no program to set them before; "
                 "MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK are"

@@ -16,10 +16,10 @@ def with_words(
     change: Callable[[str], str],
     tell: Callable[[dict[str, Any]], None] = lambda _entry: None,
 ) -> Field:
-    """A pod template whose commands, arguments and plain variables are changed; `tell` may change others."""
+    """A pod template whose program's words and plain variables are changed; `tell` may change others."""
     changed: Any = copy.deepcopy(template.value)
     spec = changed.get("spec") if isinstance(changed, dict) else None
-    for container in _mappings(spec.get("containers")) if isinstance(spec, dict) else ():
+    for container in _mappings(spec.get("containers"))[:1] if isinstance(spec, dict) else ():
         for key in ("command", "args"):
             if isinstance(container.get(key), list):
                 container[key] = [change(word) if isinstance(word, str) else word for word in container[key]]
