@@ -44,7 +44,7 @@ def judge_indexes(spec: Field, tasks: int, *, noted: bool) -> None:
     counts for each; `noted` is false where the user asked for an array. Each of its jobs has so many tasks.
     """
     template = spec.at("template")
-    for path in _paths_of_fields(template.at("spec") if template.value is not None else spec):
+    for path in paths_of_fields(template.at("spec") if template.value is not None else spec):
         if tasks == 1 and _INDEX in str(path.value):
             path.refuse(_READ_INDEX)
         elif path.value == "metadata.name":
@@ -61,7 +61,7 @@ def judge_indexes(spec: Field, tasks: int, *, noted: bool) -> None:
         )
 
 
-def _paths_of_fields(pod: Field) -> Iterator[Field]:
+def paths_of_fields(pod: Field) -> Iterator[Field]:
     """The `fieldPath` of each variable and file of a pod, but for a variable that Starburst sets itself."""
     for container in pod.at("containers").items():
         for variable in container.at("env").items():

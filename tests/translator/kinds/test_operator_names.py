@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ def test_names_of_the_operators_services_become_addresses() -> None:
 @pytest.mark.parametrize("where", ["args", "env"])
 def test_a_name_that_no_shell_fills_in_is_in_no_task(where: str) -> None:
     """A program that is left to the image, and a container beside it, have no shell before them."""
-    named = {"args": ["--to=train-worker-0"], "env": [{"name": "TO", "value": "train-worker-0"}]}[where]
+    named: Any = {"args": ["--to=train-worker-0"], "env": [{"name": "TO", "value": "train-worker-0"}]}[where]
     (line,) = problems(training(Worker=replicas(2, None, **{where: named})))
     assert "template.spec.containers[0].command: is missing; write out the program of the image" in line
     document = training(Worker=replicas(2, shell("true")))
@@ -54,6 +55,85 @@ def test_a_name_that_no_shell_fills_in_is_in_no_task(where: str) -> None:
     assert text is not None
     assert "starburst_host_0" not in text
     assert r"\u0000" not in text
+
+
+def of_pod(key: str) -> list[dict[str, Any]]:
+    """A variable that reads a label of its pod."""
+    return [{"name": "READ", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}}}]
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("training.kubeflow.org/replica-index", ["0", "0", "1"]),
+        ("training.kubeflow.org/replica-type", ["master", "worker", "worker"]),
+        ("training.kubeflow.org/job-name", ["train"] * 3),
+        ("volcano.sh/task-index", ["0", "0", "1"]),
+        ("volcano.sh/task-spec", ["boss", "work", "work"]),
+        ("jobset.sigs.k8s.io/job-index", ["0", "0", "1"]),
+        ("jobset.sigs.k8s.io/job-global-index", ["0", "1", "2"]),
+        ("jobset.sigs.k8s.io/global-replicas", ["3"] * 3),
+    ],
+)
+def test_a_variable_of_what_the_operator_writes_on_a_pod_has_its_value(key: str, values: list[str]) -> None:
+    """As RANK from volcano.sh/task-index; on pods of Starburst's own nobody writes it, and it was empty."""
+    one, two = (replicas(count, shell("echo $READ"), env=of_pod(key)) for count in (1, 2))
+    template = {"template": one["template"]}
+    jobs = [{"name": f"j{at}", "replicas": at, "template": {"spec": template}} for at in (1, 2)]
+    document: dict[str, Any] = {
+        "training": training(Master=one, Worker=two),
+        "volcano": {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "metadata": {"name": "v"},
+            "spec": {"tasks": [{"name": "boss", **one}, {"name": "work", **two}]},
+        },
+        "jobset": {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": "s"},
+            "spec": {"replicatedJobs": jobs},
+        },
+    }[key.partition(".")[0]]
+    if "tasks" in document["spec"]:
+        for task in document["spec"]["tasks"]:
+            del task["restartPolicy"]
+    assert outputs(read(document, native=True)) == values
+
+
+def test_a_container_beside_reads_what_takes_no_shell() -> None:
+    def lines(key: str) -> list[str]:
+        document = training(Worker=replicas(2, shell("true")))
+        beside = {"name": "side", "image": "me/side", "command": ["side"], "env": of_pod(key)}
+        document["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"].append(beside)
+        return problems(document, native=True)
+
+    assert not lines("training.kubeflow.org/job-name")
+    (line,) = lines("training.kubeflow.org/replica-index")
+    assert "containers[1].env[0].valueFrom.fieldRef.fieldPath" in line
+
+
+def test_a_jobset_of_one_pod_reads_its_indexes() -> None:
+    keys = ("jobset.sigs.k8s.io/job-index", "batch.kubernetes.io/job-completion-index")
+    for key in keys:
+        template = {"template": replicas(1, shell("echo $READ"), env=of_pod(key))["template"]}
+        spec = {"replicatedJobs": [{"name": "j", "template": {"spec": template}}]}
+        document: dict[str, Any] = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+        found = read({**document, "metadata": {"name": "s"}, "spec": spec}, native=True)
+        ran = subprocess.run(found.workload.command, capture_output=True, text=True, timeout=60, check=True)
+        assert ran.stdout == "0\n"
+
+
+@pytest.mark.parametrize("key", ["training.kubeflow.org/operator-name", "ray.io/cluster"])
+def test_a_variable_of_what_an_operator_alone_knows_is_refused(key: str) -> None:
+    (line,) = problems(training(Worker=replicas(2, shell("true"), env=of_pod(key))), native=True)
+    assert line.startswith(
+        "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: "
+    )
+    assert "is written by the operator on its own pods, and not known here" in line
+    own = training(Worker=replicas(2, shell("true"), env=of_pod(key)))
+    own["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["metadata"] = {"labels": {key: "mine"}}
+    assert not problems(own, native=True)
 
 
 def test_there_is_one_master() -> None:

@@ -16,7 +16,7 @@ from translator.field import Field, Fields
 from translator.kinds.operators.environment import name_lines
 from translator.kinds.operators.part_names import check_names
 from translator.kinds.operators.roles import RoleJob, TaskRole, marked, own_text
-from translator.kinds.operators.words import with_words
+from translator.kinds.operators.words import fill_in, with_words
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.hints import refuse_hints
 from translator.manifests.manifest import MAX_TASKS
@@ -71,15 +71,11 @@ _FAILURE = Fields(
 )
 _SUCCESS = Fields("a success policy", read=("operator", "targetReplicatedJobs"))
 _STARTUP = Fields("a startup policy", read=("startupPolicyOrder",))
-#: What the operator writes on pods and the downward API tells programs, as a shell in a task knows it.
-_DOWNWARD = {
-    "jobset.sigs.k8s.io/job-index": "$starburst_job",
-    "jobset.sigs.k8s.io/restart-attempt": "$((${STARBURST_ATTEMPT:-1} - 1))",
-    "batch.kubernetes.io/job-completion-index": "$JOB_COMPLETION_INDEX",
-}
+#: The labels and annotations that the operator writes on pods.
+_WRITTEN = "jobset.sigs.k8s.io/"
+_COORDINATORS = f"{_WRITTEN}coordinator"
 _EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _COORDINATOR = Fields("a coordinator", read=("jobIndex", "podIndex", "replicatedJob"))
-_WRITTEN = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,23 +245,28 @@ class _PodNames:
 
     def _tell(self, entry: dict[str, Any], template: Field) -> None:
         """A variable from what the operator writes on a pod, as a plain one."""
-        path = Field(entry, "", template.report).at("valueFrom").at("fieldRef").at("fieldPath").value
-        found = _WRITTEN.fullmatch(path) if isinstance(path, str) else None
-        if found is None:
-            return
         job = next(job for job in self._jobs.values() if job.template.path == template.path)
-        plain = {
-            "jobset.sigs.k8s.io/jobset-name": self._jobset,
-            "jobset.sigs.k8s.io/replicatedjob-name": job.name,
-            "jobset.sigs.k8s.io/replicatedjob-replicas": str(job.replicas),
-        }
-        value = plain.get(found[1]) or marked(_DOWNWARD.get(found[1], ""))
-        if found[1] == "jobset.sigs.k8s.io/coordinator":
+        if fill_in(entry, self._written(job)) == _COORDINATORS:
             self.used.add(self._coordinator)
-            value = marked(f"$starburst_host_{self._coordinator}")
-        if value:
-            entry.pop("valueFrom")
-            entry["value"] = value
+
+    def _written(self, job: _ReplicatedJob) -> dict[str, str]:
+        """What the operator writes on the pods of a Job, by key, as a shell in a task knows it."""
+        before = sum(each.replicas for each in self._jobs.values() if each.first_rank < job.first_rank)
+        own, of_set = "${starburst_job:-0}", sum(each.replicas for each in self._jobs.values())
+        values = {
+            "global-replicas": str(of_set),
+            "job-global-index": marked(f"$(({before} + {own}))"),
+            "job-index": marked(own),
+            "jobset-name": self._jobset,
+            "replicatedjob-name": job.name,
+            "replicatedjob-replicas": str(job.replicas),
+            "restart-attempt": marked("$((${STARBURST_ATTEMPT:-1} - 1))"),
+        }
+        return {
+            _COORDINATORS: marked(f"$starburst_host_{self._coordinator}"),
+            "batch.kubernetes.io/job-completion-index": marked("${JOB_COMPLETION_INDEX:-0}"),
+            **{f"{_WRITTEN}{key}": value for key, value in values.items()},
+        }
 
     def _marked(self, word: str, template: Field) -> str:
         return self._name.sub(lambda found: self._address(found, template), word)

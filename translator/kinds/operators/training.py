@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import (
@@ -18,9 +19,9 @@ from translator.kinds.operators.environment import (
     tf_task_lines,
     xgboost_lines,
 )
-from translator.kinds.operators.roles import RoleJob, TaskRole
+from translator.kinds.operators.roles import RoleJob, TaskRole, marked
 from translator.kinds.operators.run_policy import RUN_POLICY, job_spec
-from translator.kinds.operators.words import HostNames, with_words
+from translator.kinds.operators.words import HostNames, fill_in, with_words
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
@@ -144,8 +145,9 @@ def read_training_job(document: Field) -> ReadKind:
         found = [replace(role, lines=tf_task_lines(role.name.lower())) for role in found]
     roles = _deciding(document, found, cleans=policy.at("cleanPodPolicy").choice(("All", "None", "Running")))
     restarts = [replicas.at(role.name).at("restartPolicy") for role in roles]
-    names = HostNames(str(document.at("metadata").at("name").value or ""), roles)
-    roles = [replace(role, template=with_words(role.template, names.addressed)) for role in roles]
+    name = str(document.at("metadata").at("name").value or "")
+    names = HostNames(name, roles)
+    roles = [replace(role, template=_filled_in(role, name, names)) for role in roles]
     size = sum(role.replicas for role in roles)
     job = RoleJob(
         document,
@@ -166,6 +168,17 @@ def _role(spec: Field, name: str) -> TaskRole:
     if template.value is None:
         template.refuse("is missing; write the pod template of its tasks")
     return TaskRole(name, 1 if replicas is None else replicas, template)
+
+
+def _filled_in(role: TaskRole, job: str, names: HostNames) -> Field:
+    """The template of a role with addresses for names, and what the operator writes on its pods."""
+    written = {
+        "job-name": job,
+        "replica-index": marked("$starburst_index"),
+        "replica-type": role.name.lower(),
+    }
+    values = {f"training.kubeflow.org/{key}": value for key, value in written.items()}
+    return with_words(role.template, names.addressed, partial(fill_in, values=values))
 
 
 def _deciding(document: Field, roles: Sequence[TaskRole], cleans: str | None) -> list[TaskRole]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from translator.field import Field, Fields
 from translator.kinds.operators.environment import master_lines, name_lines, volcano_lines
 from translator.kinds.operators.part_names import check_names
 from translator.kinds.operators.roles import RoleJob, TaskRole, marked
-from translator.kinds.operators.words import HostNames, with_words
+from translator.kinds.operators.words import HostNames, fill_in, with_words
 from translator.kinds.read_kind import ReadKind
 from translator.manifests.manifest import MAX_TASKS
 
@@ -76,6 +77,7 @@ def read_volcano_job(document: Field) -> ReadKind:
     plugins = spec.at("plugins")
     _judge_ssh(plugins.at("ssh"), roles, size)
     name = str(document.at("metadata").at("name").value or "")
+    roles = [replace(role, template=_filled_in(role, name)) for role in roles]
     roles, lines = _with_hosts(name, roles, size) if "svc" in plugins.entries() else (roles, "")
     lines += _plugins(plugins, size)
     if "env" in plugins.entries():
@@ -100,6 +102,13 @@ def _role(task: Field, unnamed: str) -> TaskRole:
         task.at("minAvailable").note(f"all {count} of them start together with the others, or none")
     name = task.at("name").text() or unnamed
     return TaskRole(name, count, template, deciding=count if _completes(task) else 0)
+
+
+def _filled_in(role: TaskRole, job: str) -> Field:
+    """The template of a task with what Volcano writes on its pods."""
+    written = {"job-name": job, "task-index": marked("$starburst_index"), "task-spec": role.name}
+    values = {f"volcano.sh/{key}": value for key, value in written.items()}
+    return with_words(role.template, lambda word: word, partial(fill_in, values=values))
 
 
 def _completes(task: Field) -> bool:

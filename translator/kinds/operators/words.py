@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from translator.field import Field
 from translator.kinds.operators.roles import TaskRole, marked
 
+#: What the downward API reads of a pod's labels and annotations.
+_OF_POD = re.compile(r"metadata\.(?:labels|annotations)\['([^']+)'\]")
+
 
 def with_words(
     template: Field,
     change: Callable[[str], str],
-    tell: Callable[[dict[str, Any]], None] = lambda _entry: None,
+    tell: Callable[[dict[str, Any]], object] = lambda _entry: None,
 ) -> Field:
-    """A pod template whose program's words and plain variables are changed; `tell` may change others."""
+    """A pod template whose program's words and plain variables are changed; `tell` may change others, and
+    those of the containers beside it as far as that takes no shell.
+    """
     changed: Any = copy.deepcopy(template.value)
     spec = changed.get("spec") if isinstance(changed, dict) else None
-    for container in _mappings(spec.get("containers"))[:1] if isinstance(spec, dict) else ():
+    containers = _mappings(spec.get("containers")) if isinstance(spec, dict) else []
+    for container in containers[:1]:
         for key in ("command", "args"):
             if isinstance(container.get(key), list):
                 container[key] = [change(word) if isinstance(word, str) else word for word in container[key]]
@@ -28,7 +34,31 @@ def with_words(
                 entry["value"] = change(entry["value"])
             else:
                 tell(entry)
+    for entry in (each for beside in containers[1:] for each in _mappings(beside.get("env"))):
+        told = dict(entry)
+        tell(told)
+        if "\0" not in str(told.get("value")):
+            entry.clear()
+            entry.update(told)
     return Field(changed, template.path, template.report)
+
+
+def key_of(path: object) -> str:
+    """The label or annotation of a pod that a path of the downward API names; "" if it names none."""
+    found = _OF_POD.fullmatch(path) if isinstance(path, str) else None
+    return found[1] if found else ""
+
+
+def fill_in(entry: dict[str, Any], values: Mapping[str, str]) -> str:
+    """Make a variable plain that reads what an operator writes on pods, by key; the key, or ""."""
+    source = entry.get("valueFrom")
+    field = source.get("fieldRef") if isinstance(source, dict) else None
+    key = key_of(field.get("fieldPath") if isinstance(field, dict) else None)
+    if key not in values:
+        return ""
+    entry.pop("valueFrom")
+    entry["value"] = values[key]
+    return key
 
 
 def _mappings(value: object) -> list[dict[str, Any]]:
