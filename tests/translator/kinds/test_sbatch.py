@@ -199,6 +199,20 @@ def test_each_job_of_an_array_has_its_index(array: str, ids: str, tmp_path: Path
     assert said == [f"{index}/{len(jobs)}" for index in ids.split()]
 
 
+@pytest.mark.parametrize(
+    ("array", "step"), [("0-8:4", "4"), ("1-3", "1"), ("7", "1"), ("1,3,9", ""), ("2,4,6", "2")]
+)
+def test_a_job_of_an_array_knows_the_step_that_is_its_share(array: str, step: str, tmp_path: Path) -> None:
+    body = "for i in $(seq 1 ${SLURM_ARRAY_TASK_STEP:-0}); do printf .; done; echo $SLURM_ARRAY_TASK_STEP"
+    found = read(script("-n1", f"--array={array}", body=body))
+    assert run(found, tmp_path).stdout == "." * int(step or 0) + f"{step}\n"
+
+
+def test_a_script_counts_the_gpus_of_a_node(tmp_path: Path) -> None:
+    found = read(script("--gpus-per-node=a100:4", body="echo --nproc-per-node=$SLURM_GPUS_PER_NODE"))
+    assert run(found, tmp_path).stdout == "--nproc-per-node=4\n"
+
+
 def test_srun_runs_a_process_per_task_each_with_its_gpus(tmp_path: Path) -> None:
     body = "srun -l sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS has $CUDA_VISIBLE_DEVICES'"
     found = read(script("-n 3", "--gpus-per-task=2", body=body))

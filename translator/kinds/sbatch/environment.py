@@ -28,8 +28,8 @@ def environment(values: Mapping[str, object], array: ArraySpan | None) -> str:
     fixed = {name: str(value) for name, value in values.items() if value is not None}
     if array is not None:
         first, last = array.indices[0], array.indices[-1]
-        sizes = {"MIN": first, "MAX": last, "COUNT": len(array.indices)}
-        fixed |= {f"SLURM_ARRAY_TASK_{name}": str(number) for name, number in sizes.items()}
+        sizes = {"MIN": first, "MAX": last, "COUNT": len(array.indices), "STEP": array.step}
+        fixed |= {f"SLURM_ARRAY_TASK_{name}": str(size) for name, size in sizes.items() if size is not None}
     lines = f"export {' '.join(f'{name}={quote(value)}' for name, value in fixed.items())}\n{_OF_RUN}"
     if array is None:
         return lines

@@ -295,6 +295,7 @@ def _variables(job: CommandJob, share: NodeShare) -> dict[str, object]:
         "SLURM_JOB_CPUS_PER_NODE": cpus if nodes == 1 else f"{cpus}(x{nodes})",
         "SLURM_GPUS": gpus and gpus * nodes,
         "SLURM_GPUS_ON_NODE": gpus,
+        "SLURM_GPUS_PER_NODE": gpus,
         "SLURM_GPUS_PER_TASK": share.gpus_per_task or None,
         "SLURM_MEM_PER_NODE": share.memory_mib or None,
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from starburst.domain.array import MAX_INDEX
 from translator.kinds.gpu_request import GpuRequest
@@ -99,6 +100,12 @@ class ArraySpan:
     def is_range(self) -> bool:
         """Whether each index follows the one before."""
         return self.indices[-1] - self.indices[0] == len(self.indices) - 1
+
+    @property
+    def step(self) -> int | None:
+        """How far apart the indices are; None if that differs."""
+        steps = {last - first for first, last in pairwise(self.indices)} or {1}
+        return steps.pop() if len(steps) == 1 else None
 
     @property
     def hint(self) -> str:
