@@ -208,6 +208,12 @@ def test_a_job_of_an_array_knows_the_step_that_is_its_share(array: str, step: st
     assert run(found, tmp_path).stdout == "." * int(step or 0) + f"{step}\n"
 
 
+def test_a_directive_needs_no_blank_before_its_options() -> None:
+    found = read("#!/bin/bash\n#SBATCH--gres=gpu:a100:2\n#SBATCH-c4 --time=1:00\n#SBATCHED -n 9\ntrue\n")
+    assert found.job.tasks == (Resources(2, 4000, gpu_type="A100"),)
+    assert found.workload.time_limit_s == 60
+
+
 def test_a_script_counts_the_gpus_of_a_node(tmp_path: Path) -> None:
     found = read(script("--gpus-per-node=a100:4", body="echo --nproc-per-node=$SLURM_GPUS_PER_NODE"))
     assert run(found, tmp_path).stdout == "--nproc-per-node=4\n"

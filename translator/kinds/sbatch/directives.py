@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from translator.errors import ManifestError, ManifestErrors
 
+#: How a directive begins; sbatch needs no blank before the options.
+_BEGIN = r"#SBATCH(?:[ \t]+|(?=-))"
 #: A script with at least one directive; what comes before may be blank lines and comments.
-_IS_SCRIPT = re.compile(r"\s*#!.*\n(?:[ \t]*(?:#.*)?\n)*#SBATCH[ \t]")
-_DIRECTIVE = re.compile(r"#SBATCH[ \t]+(.*)")
-_HET_JOB = re.compile(r"#SBATCH[ \t]+(?:hetjob|packjob)")
+_IS_SCRIPT = re.compile(rf"\s*#!.*\n(?:[ \t]*(?:#.*)?\n)*{_BEGIN}")
+_DIRECTIVE = re.compile(rf"{_BEGIN}(.*)")
+_HET_JOB = re.compile(rf"{_BEGIN}(?:hetjob|packjob)")
 
 #: Options with a value: the long name of each letter.
 LETTERS = {
