@@ -35,6 +35,8 @@ def script(*options: str, body: str = BODY, shebang: str = "#!/bin/bash") -> str
         (["--mem=1000K", "-n1"], Resources(0, 1000, 1)),
         (["--gpus-per-node=2", "--constraint=[a100|h100]&ib"], Resources(2, gpu_type="A100 or H100")),
         (["--gpus=2", "--constraint=gen10"], Resources(2)),
+        (["--gpus=4", "--ntasks-per-gpu=2", "-c 2"], Resources(4, 16000)),
+        (["-n 8", "--ntasks-per-gpu=4", "-C a100"], Resources(2, 8000, gpu_type="A100")),
         (["--gpus=2", "--gres=gpu:a100:2"], Resources(2, gpu_type="A100")),
     ],
 )
@@ -51,6 +53,8 @@ def test_what_a_script_asks_for(options: list[str], needed: Resources) -> None:
         (["-N 4", "-n 2", "--gpus-per-task=1"], Resources(1, 1000), 2),
         (["-n 16", "--ntasks-per-node=8", "--gpus-per-task=1"], Resources(8, 8000), 2),
         (["--gpus=16", "--gpus-per-node=a100:8"], Resources(8, gpu_type="A100"), 2),
+        (["-N 2", "-n 8", "--ntasks-per-gpu=1"], Resources(4, 4000), 2),
+        (["-n 8", "--gres=gpu:4", "--ntasks-per-gpu=1"], Resources(4, 4000), 2),
     ],
 )
 def test_what_it_asks_for_on_each_of_several_nodes(options: list[str], each: Resources, nodes: int) -> None:
@@ -212,6 +216,14 @@ def test_a_directive_needs_no_blank_before_its_options() -> None:
     found = read("#!/bin/bash\n#SBATCH--gres=gpu:a100:2\n#SBATCH-c4 --time=1:00\n#SBATCHED -n 9\ntrue\n")
     assert found.job.tasks == (Resources(2, 4000, gpu_type="A100"),)
     assert found.workload.time_limit_s == 60
+
+
+def test_srun_runs_a_process_per_gpu(tmp_path: Path) -> None:
+    found = read(script("--gpus=2", "--ntasks-per-gpu=1", body="srun -l sh -c 'echo $CUDA_VISIBLE_DEVICES'"))
+    told = run(found, tmp_path, CUDA_VISIBLE_DEVICES="4,5")
+    assert sorted(told.stdout.splitlines()) == ["0: 4", "1: 5"]
+    (note,) = read(script("--gpus=2", "--ntasks-per-gpu=2")).notes
+    assert note == "line 3, --ntasks-per-gpu: each process sees all GPUs of its node, not one of them"
 
 
 def test_a_script_counts_the_gpus_of_a_node(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ READ = frozenset(
     (
         *("array", "chdir", "constraint", "container-image", "cpus-per-gpu", "cpus-per-task", "dependency"),
         *("export", "gpus", "gpus-per-node", "gpus-per-task", "gres", "hold", "job-name", "mem"),
-        *("mem-per-cpu", "mem-per-gpu", "nodes", "ntasks", "ntasks-per-node", "time"),
+        *("mem-per-cpu", "mem-per-gpu", "nodes", "ntasks", "ntasks-per-gpu", "ntasks-per-node"),
+        "time",
     )
 )
 #: Without an effect on what the job does.
@@ -55,7 +56,6 @@ NOTED = {
     "switches": "the network's switches are not known",
     "ntasks-per-socket": _BINDING,
     "ntasks-per-core": _BINDING,
-    "ntasks-per-gpu": _BINDING,
     "sockets-per-node": _BINDING,
     "cores-per-socket": _BINDING,
     "threads-per-core": _BINDING,

@@ -136,10 +136,20 @@ class SbatchReader:
         nodes = min(nodes, tasks)  # as Slurm has it
         on_node = -(-tasks // nodes)
         gpus, gpus_per_task = self._gpus(nodes, on_node)
+        per_gpu = self._value("ntasks-per-gpu", values.count)
+        if per_gpu and not (asked or per_node):
+            on_node = max(per_gpu * gpus.count, 1)
+            tasks = nodes * on_node
+        elif per_gpu and not gpus.count:
+            gpus = GpuRequest(-(-on_node // per_gpu))
+        if per_gpu == 1:
+            gpus_per_task = gpus_per_task or 1
+        elif per_gpu:
+            self._note("ntasks-per-gpu", "each process sees all GPUs of its node, not one of them")
         kind = self._gpu_type_of_constraint(gpus.count)
         gpus = replace(gpus, type=gpus.type or kind)
         cpus_per_task = self._value("cpus-per-task", values.count)
-        said = cpus_per_task or self._text("ntasks") or self._text("ntasks-per-node")
+        said = cpus_per_task or asked or per_node or per_gpu
         cpus = on_node * (cpus_per_task or 1) if said else 0
         cpus = max(cpus, (self._value("cpus-per-gpu", values.count) or 0) * gpus.count)
         memory = self._value("mem", values.mebibytes) or (
@@ -172,10 +182,13 @@ class SbatchReader:
 
     def _nodes_of_counts(self, tasks: int | None, per_node: int | None) -> int:
         """The nodes that numbers of tasks or GPUs come to, where --nodes is not given."""
-        if tasks and per_node:
-            return -(-tasks // per_node)
         total = self._value("gpus", values.gpus)
         each = self._value("gpus-per-node", values.gpus) or self._value("gres", values.gres)
+        per_gpu = self._value("ntasks-per-gpu", values.count)
+        if each and per_gpu:
+            per_node = per_node or each.count * per_gpu
+        if tasks and per_node:
+            return -(-tasks // per_node)
         if total and each and each.count:
             return -(-total.count // each.count)
         if tasks and tasks > 1:
