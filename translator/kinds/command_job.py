@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from starburst.domain.gpu_types import types_of
+from starburst.domain.gpu_types import maker, types_of
+from translator.manifests.amounts import AMD, NVIDIA
 from translator.manifests.hints import PREFIX
 from translator.object_names import DNS_SUBDOMAIN
 
@@ -66,7 +67,8 @@ class CommandJob:
         requests: dict[str, Any] = {name: amount for name, amount in amounts.items() if amount}
         resources = {"requests": requests} if requests else {}
         if self.gpus:
-            resources["limits"] = {"nvidia.com/gpu": self.gpus}
+            makers = set(map(maker, types_of(self.gpu_type)))
+            resources["limits"] = {AMD if makers == {"amd"} else NVIDIA: self.gpus}
         container: dict[str, Any] = {"name": "main", "command": [_unexpanded(word) for word in self.command]}
         if self.image:
             container["image"] = self.image

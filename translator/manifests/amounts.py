@@ -11,8 +11,8 @@ from starburst.domain.resources import MILLI, Resources
 from translator.field import Field, Fields, did_you_mean
 from translator.quantity import quantity
 
-AMD = "amd.com/gpu"
-GPUS = ("nvidia.com/gpu", AMD)
+NVIDIA, AMD = "nvidia.com/gpu", "amd.com/gpu"
+GPUS = (NVIDIA, AMD)
 KNOWN = ("cpu", "memory", *GPUS)
 #: Resources of device plugins that share GPUs among containers.
 _PARTS = re.compile(r"/mig-|\bgpu[.-]?(shared|mem|memory|cores|core|percentage)\b|vgpu|gpumem|gpucores")

@@ -12,6 +12,7 @@ import typer
 
 from starburst.app.jobs.command_options import CommandOptions
 from starburst.cli.output import Format, OutputOption
+from translator.manifests.amounts import GPUS
 
 #: Words of a command line behind --, in the metadata of its context.
 COMMAND = "starburst.command"
@@ -39,7 +40,7 @@ _OPTIONS: Mapping[str, str] = {
     f"{_CONTAINER}.resources": "--cpus",
     f"{_CONTAINER}.resources.requests.cpu": "--cpus",
     f"{_CONTAINER}.resources.requests.memory": "--memory",
-    f'{_CONTAINER}.resources.limits["nvidia.com/gpu"]': "--gpus",
+    **{f'{_CONTAINER}.resources.limits["{name}"]': "--gpus" for name in GPUS},
 }
 #: The command's source with its document, or the job's name, before the field.
 _PLACE = re.compile(r"(?:command .*?, document 1|job [^:]*): ")

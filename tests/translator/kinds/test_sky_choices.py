@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 import yaml
 
-from starburst.domain.cloud import OfferRules
+from starburst.domain.cloud import Offer, OfferRules
 from starburst.domain.job import CloudChoice
-from tests.translator.kinds.running import problems, read
+from starburst.domain.money import Money
+from starburst.domain.resources import Resources
+from tests.translator.kinds.running import Elsewhere, problems, read
 from translator.fidelity import FidelityLevel
 from translator.field import Field, ManifestReport
+from translator.kinds.conversion import converted
 from translator.kinds.kind_fidelity import KindReading
+from translator.kinds.overrides import NONE
 from translator.tasks.skypilot import to_skypilot
 
 TASK = "name: train\nrun: python train.py\nresources: "
@@ -54,6 +59,21 @@ def test_any_of_the_types_with_the_number_of_the_first(
 ) -> None:
     found, _, _, told = asked(resources)
     assert (found, told) == (gpus, notes)
+
+
+@pytest.mark.parametrize(
+    ("types", "resource"),
+    [("MI300X", "amd.com/gpu"), ("MI300X, MI250X", "amd.com/gpu"), ("A100, MI300X", "nvidia.com/gpu")],
+)
+def test_gpus_of_amd_are_asked_for_by_their_own_name(types: str, resource: str) -> None:
+    """Nodes have them under it alone, and no job that asks for nvidia.com/gpu rents them."""
+    accelerators = "{" + ", ".join(f"{name}: 8" for name in types.split(", ")) + "}"
+    found = converted(f"{TASK}{{accelerators: {accelerators}}}", "task.yaml", Elsewhere(), NONE)
+    assert found is not None
+    (container,) = json.loads(found.text)["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {resource: 8}
+    offer = Offer("mi300x", Resources(8, 8000, 65536, "MI300X"), Money.of(1), gpu_maker="amd")
+    assert asked(f"{{accelerators: {accelerators}}}")[1].admits(offer) == (resource == "amd.com/gpu")
 
 
 @pytest.mark.parametrize(
