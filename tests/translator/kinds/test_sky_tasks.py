@@ -171,6 +171,19 @@ def test_workdir_and_file_mounts_go_along(tmp_path: Path) -> None:
     assert told.stdout == "notes.md\ntrain.py\nnotes.mdnotes.md\ntrain.py\n", told.stderr
 
 
+def test_variables_are_filled_in_in_the_paths_of_files(tmp_path: Path) -> None:
+    """As by sky launch; what is no variable of the task stays as it is written."""
+    for name in ("small", "large"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model").write_text(name)
+    mounts = f"{{'{tmp_path}/there/$SIZE-$HOME': '{tmp_path}/${{SIZE}}/model'}}"
+    task = f"envs: {{SIZE: small}}\nworkdir: {tmp_path}/$SIZE\nfile_mounts: {mounts}\nrun: cat model\n"
+    for size, overrides in (("small", NONE), ("large", Overrides(env={"SIZE": "large"}))):
+        told = run(read(task, "task.yaml", overrides=overrides), tmp_path)
+        assert told.stdout == size, told.stderr
+        assert (tmp_path / "there" / f"{size}-$HOME").read_text() == size
+
+
 def test_a_server_has_no_paths_of_its_users() -> None:
     with pytest.raises(Exception, match=r'workdir: "[.]": is a path of the machine that submits'):
         read_manifests("workdir: .\nrun: a\n", "task.yaml", suffix=lambda: "a1b2c")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from translator.field import Field, Fields
@@ -48,6 +50,8 @@ _BUCKETS = (
     "https://",
     "coreweave://",
 )
+#: A variable in the path of a file (sky/task.py of 0.14.1, _fill_in_env_vars).
+_REFERENCE = re.compile(r"\$\{?\b([a-zA-Z_][a-zA-Z0-9_]*)\b\}?")
 _RUN = 'bash -c "$1" setup || exit; shift; exec bash -c "$1" run'
 #: Variables that SkyPilot gives; the addresses of other nodes come from the job's gang.
 _ENVIRONMENT = """\
@@ -91,7 +95,8 @@ def read_task(task: Field, local: LocalFiles, overrides: Overrides) -> CommandJo
     )
     per_node = f'export SKYPILOT_NUM_GPUS_PER_NODE="{job.gpus}"\n'
     addresses = ALL_ADDRESSES if job.tasks > 1 else ""
-    prelude = _with_files(Prelude(lines=addresses + _ENVIRONMENT + per_node), task, local)
+    named = _filled_in(task, job.env)
+    prelude = _with_files(Prelude(lines=addresses + _ENVIRONMENT + per_node), named, local)
     return replace(job, command=prelude.wrap(job.command), env={**job.env, **prelude.env})
 
 
@@ -133,6 +138,21 @@ def _variables(task: Field, local: LocalFiles, overrides: Overrides) -> dict[str
     if secrets.value:
         secrets.note("are variables of the job, which its store and its pods keep in clear")
     return found
+
+
+def _filled_in(task: Field, env: Mapping[str, str]) -> Field:
+    """The task with the values of its variables in the paths of `workdir` and `file_mounts`."""
+
+    def fill(path: object) -> object:
+        known = isinstance(path, str)
+        return _REFERENCE.sub(lambda found: env.get(found[1], found[0]), str(path)) if known else path
+
+    value = task.value if isinstance(task.value, dict) else {}
+    changed = {"workdir": fill(value.get("workdir"))}
+    mounts = value.get("file_mounts")
+    if isinstance(mounts, dict):
+        changed["file_mounts"] = {fill(place): fill(path) for place, path in mounts.items()}
+    return replace(task, value={**value, **changed})
 
 
 def _with_files(prelude: Prelude, task: Field, local: LocalFiles) -> Prelude:
