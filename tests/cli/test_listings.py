@@ -95,6 +95,21 @@ def test_an_array_is_explained_by_phase_and_its_jobs_are_named_by_index(cli, pas
     assert (told.code, told.err) == (2, "error: sweep has no job with the index 7\n")
 
 
+def test_options_choose_among_the_jobs_of_an_array_and_are_refused_with_one_job(cli, past):
+    for n in range(3):
+        past.submit(f"sweep-b2c3d-{n}", 4, name=f"sweep-{n}", array=Member("sweep-b2c3d", n, 3, 1))
+    assert cli("status", "sweep", "--phase", "blocked", "-o", "name").out == (
+        "job/sweep-b2c3d-1\njob/sweep-b2c3d-2\n"
+    )
+    newest = cli("status", "sweep", "--sort", "newest", "--limit", "1", "-o", "name")
+    assert newest.out == "job/sweep-b2c3d-2\n"
+    for choice in (["--phase", "failed"], ["--user", "bob"], ["--queue", "papers"], ["--site", "cloud"]):
+        assert data(cli("status", "sweep", "-o", "json", *choice)) == []
+        told = cli("status", "wait", "-o", "name", *choice)
+        assert (told.code, told.out) == (2, "")
+        assert told.err.endswith("choose among jobs, and job/wait-55555 is one; leave them out\n")
+
+
 def test_many_jobs_are_cancelled_by_choice_and_never_without_consent(cli, past):
     told = cli("cancel", "--all")
     assert (told.code, told.out) == (2, "")

@@ -210,6 +210,17 @@ def test_the_name_of_an_array_is_all_of_its_jobs_and_those_of_other_queues_are_n
     assert "there is no job 'twin-d2f3g'" in refused(ask("GET", "/jobs?name=twin-d2f3g", scoped), 404)
 
 
+def test_jobs_by_name_or_id_are_chosen_otherwise_too(ask: Ask, past: Past) -> None:
+    mine = array(past, "twin-c2d3f", "papers")
+    assert ids(ask("GET", "/jobs?name=twin&phase=blocked")) == mine[1:]
+    for choice in ("user=bob", "queue=default"):
+        assert ids(ask("GET", f"/jobs?name=twin&{choice}")) == []
+    both = "&".join(f"id={job}" for job in (*mine, "wait-55555"))
+    assert ids(ask("GET", f"/jobs?{both}&queue=papers&user=ada")) == mine
+    assert ids(ask("GET", f"/jobs?{both}&phase=failed")) == []
+    assert ids(ask("GET", f"/jobs?name=twin&id={mine[0]}")) == mine[:1]
+
+
 def test_several_are_steered_at_once_or_none(ask: Ask, past: Past, token: Callable[..., str]) -> None:
     twin, bobs = array(past, "twin-c2d3f", "papers"), array(past, "bobs-d2f3g", "papers", "bob")
     ada, admin = token("submitter", name="ada"), token("admin")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -47,9 +47,18 @@ class Selection:
     since: float | None = None
     sort: SortKey | None = None
 
+    @property
+    def is_choice(self) -> bool:
+        """Whether it leaves some jobs out."""
+        return replace(self, sort=None) != Selection()
+
     def rows(self, backend: JobLister) -> list[JobRow]:
         """The chosen jobs, sorted; in order of arrival without a sort key."""
-        rows = [row for row in backend.jobs(phases=self.phases, user=self.user) if self._chooses(row)]
+        return self.among(backend.jobs(phases=self.phases, user=self.user))
+
+    def among(self, jobs: Iterable[JobRow]) -> list[JobRow]:
+        """Those of these jobs that are chosen, sorted; in their order without a sort key."""
+        rows = [row for row in jobs if self._chooses(row)]
         if self.sort is SortKey.NEWEST:
             rows.reverse()
         elif self.sort is not None:
@@ -58,7 +67,9 @@ class Selection:
 
     def _chooses(self, row: JobRow) -> bool:
         return (
-            (not self.queues or row.queue in self.queues)
+            (not self.phases or row.phase in self.phases)
+            and self.user in (None, row.user)
+            and (not self.queues or row.queue in self.queues)
             and (self.site is None or row.site == self.site.value)
             and (self.since is None or row.submitted_at >= self.since)
         )

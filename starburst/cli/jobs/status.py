@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from starburst.app.errors import UserError
 from starburst.app.jobs.job_keys import job_keys, story_keys
 from starburst.app.times import age, local_clock, local_heading
 from starburst.cli.backend.backend import Backend, JobLister
@@ -77,14 +78,19 @@ def status(
 ) -> None:
     """List jobs, or tell one job's story."""
     check_phases(phases or ())
+
+    def selection(now: float) -> Selection:
+        oldest = since_time(since, now) if since else None
+        return Selection(phases or (), user, queues or (), site, oldest, sort)
+
     if job is not None:
         with open_backend() as backend:
+            chosen = selection(backend.now())
             _note(backend, output)
-            _one(backend, job, output, watch=watch)
+            _one(backend, job, chosen, output, limit, watch=watch)
         return
     with open_lister() as backend:
-        oldest = since_time(since, backend.now()) if since else None
-        chosen = Selection(phases or (), user, queues or (), site, oldest, sort)
+        chosen = selection(backend.now())
         _note(backend, output)
         if watch:
             _watch(backend, lambda: chosen.rows(backend), output)
@@ -98,15 +104,24 @@ def _note(backend: JobLister, output: Format) -> None:
         note_if_forgotten()
 
 
-def _one(backend: Backend, name: str, output: Format, *, watch: bool) -> None:
-    """Print all about one job, or the jobs of an array."""
+def _one(
+    backend: Backend, name: str, chosen: Selection, output: Format, limit: int | None, *, watch: bool
+) -> None:
+    """Print all about one job, or the chosen jobs of an array.
+
+    Raises:
+        UserError: it is one job, and options choose among jobs.
+    """
     rows = backend.named(job_ids(backend, [name]))
     if len(rows) == 1:
+        if chosen.is_choice:
+            options = "--phase, --user, --queue, --site and --since"
+            raise UserError(f"{options} choose among jobs, and job/{rows[0].id} is one; leave them out")
         _tell(backend, rows[0], output, watch=watch)
     elif watch:
-        _watch(backend, lambda: backend.jobs(ids=[row.id for row in rows]), output)
+        _watch(backend, lambda: chosen.among(backend.jobs(ids=[row.id for row in rows])), output)
     else:
-        listing(backend.now()).print(rows, output)
+        listing(backend.now()).print(chosen.among(rows)[: limit or None], output)
 
 
 def _list(backend: JobLister, chosen: Selection, output: Format, limit: int | None) -> None:

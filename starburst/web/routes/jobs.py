@@ -126,17 +126,23 @@ def jobs(
 ) -> JSONResponse:
     """An array of what `starburst status -o json` shows; one shorter than `limit` is the last page.
 
-    By `id` or `name` it is all of them at once; a `name` that is nobody's is refused.
+    By `id` or `name` it is all of those at once that are chosen otherwise, too; a `name` that is nobody's is
+    refused.
     """
     for word in phase:
         if word not in PHASES:
             raise UserError(f"phase: {word!r} is not a phase; choose one of {', '.join(PHASES)}")
     mine = context.principal.queues
     queues = mine if not queue else [one for one in queue if context.principal.sees(one)]
-    if name:
-        rows = context.named(name)
-    elif id:
-        rows = [row for row in queries.jobs(context.store, ids=id) if queues is None or row.queue in queues]
+    if name or id:
+        rows = [
+            row
+            for row in (context.named(name) if name else queries.jobs(context.store, ids=id))
+            if (not id or row.id in id)
+            and (not phase or row.phase in phase)
+            and user in (None, row.user)
+            and (queues is None or row.queue in queues)
+        ]
     else:
         last = None if after is None else context.job(after)
         rows = pages.page(context.store, phases=phase, user=user, queues=queues, after=last, limit=limit)
