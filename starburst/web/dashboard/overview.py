@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from starburst.app.jobs.caps_view import stored_standings
 from starburst.app.packing_gap import PackingGap
@@ -17,6 +17,7 @@ from starburst.domain.job import Phase
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.store import counters
+from starburst.store import schema as t
 from starburst.store.listings import dashboard_queries as board
 from starburst.store.listings import queries
 from starburst.store.listings.dashboard_queries import PlacedJob, QueuedJob
@@ -175,7 +176,7 @@ def overview(app_context: AppContext, computed: Computed, asked: JobFilter) -> O
             asked=asked,
             counts=counts,
             overdue=sum(board.overdue(conn, now).values()),
-            waiters=board.queued_jobs(conn, WAITERS),
+            waiters=_waiters(conn),
             nodes=node_boxes(nodes, holders),
             nodes_total=len(nodes),
             machines=machine_boxes(records, holders, now),
@@ -198,6 +199,14 @@ def overview(app_context: AppContext, computed: Computed, asked: JobFilter) -> O
             history=history,
             owed=owed_by_job(records, now),
         )
+
+
+def _waiters(conn: Connection) -> list[QueuedJob]:
+    """Who leaves next; where the cloud has no offers no job leaves, and so none has a deadline."""
+    waiters = board.queued_jobs(conn, WAITERS)
+    if conn.scalar(select(t.facts.c.body).where(t.facts.c.key == "offers")) != "[]":
+        return waiters
+    return [replace(waiter, row=replace(waiter.row, deadline=None)) for waiter in waiters]
 
 
 def _search(
