@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,11 @@ import pytest
 
 from starburst.app.config.http import HttpConfig
 from starburst.store import tokens
+from starburst.store.tokens import Role
+from starburst.web.app import make_app
+from starburst.web.auth import Principal
 from starburst.web.context import AppContext
+from starburst.web.dependencies import RequestContext
 from starburst.web.routes import streams
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
@@ -104,6 +109,27 @@ def test_streams_end_when_their_token_does(
         assert all(line == "" or line.startswith("id: ") for line in lines)
     with httpx.stream("GET", f"{server}/watch", headers=headers) as watch:
         assert watch.status_code == 401
+
+
+def test_a_watch_that_is_behind_ends_with_its_token_too(
+    app_context: AppContext, token: Make, wall: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "QUIET_S", 0.0)
+    monkeypatch.setattr(streams, "ROWS", 2)
+    wall.now = time.time()
+    secret = token("viewer")
+    services = make_app(app_context, HttpConfig()).state.services
+    context = RequestContext(services, Principal("token viewer", Role.VIEWER, name="viewer", secret=secret))
+
+    async def told() -> list[str]:
+        feed = streams._decisions(context, 0)
+        found = [await anext(feed), await anext(feed)]
+        tokens.revoke(app_context.store, "viewer")
+        return found + [text async for text in feed]
+
+    position, *rest = asyncio.run(told())
+    assert position == "id: 0\n\n"
+    assert "".join(rest).count("event: decision") == 2
 
 
 def test_a_reader_that_goes_away_gives_its_stream_back(app_context: AppContext) -> None:

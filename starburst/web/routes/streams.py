@@ -161,13 +161,13 @@ async def _decisions(context: RequestContext, seq: int) -> AsyncIterator[str]:
             seq = batch.seq
             if batch.text:
                 yield batch.text
-            if batch.more:
-                continue
             if time.monotonic() - said_at > QUIET_S:
                 if not await run_in_threadpool(services.authenticator.still_admits, context.principal):
                     return
                 yield f"id: {seq}\n\n"
                 said_at = time.monotonic()
+            if batch.more:
+                continue
             await feed.beyond(seq, max(POLL_S, said_at + QUIET_S - time.monotonic()))
 
 
