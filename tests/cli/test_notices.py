@@ -7,7 +7,7 @@ import json
 import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,29 @@ def test_a_webhook_gets_the_text_and_is_asked_again_while_it_is_away() -> None:
         rule = NotifyRule(webhook=f"http://127.0.0.1:{port}/T1/secret")
         assert sent(rule, "job a: failed") == (True, list(PAUSES_S[:2]))
     assert told == ["job a: failed"]
+
+
+def test_a_webhook_whose_answer_does_not_end_has_taken_the_text() -> None:
+    over = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while not over.wait(0.01):
+                    self.wfile.write(b".")
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    with listening(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as port:
+        stop = threading.Timer(5, over.set)
+        stop.start()
+        arrived, _ = sent(NotifyRule(webhook=f"http://127.0.0.1:{port}/"), "x")
+        assert (arrived, over.is_set()) == (True, False)
+        stop.cancel()
+        over.set()
 
 
 def test_a_webhook_that_refuses_is_given_up_and_its_address_is_not_logged() -> None:

@@ -55,12 +55,15 @@ async def deliver(rule: NotifyRule, smtp: SmtpConfig, text: str, sleep: Sleep = 
 
 async def _by_webhook(rule: NotifyRule, text: str) -> None:
     address = await in_thread(lambda: rule.address)
-    async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
-        answer = await client.post(address, json={"text": text})
-    if answer.status_code in FINAL:
-        raise UndeliverableError(f"status {answer.status_code}")
-    if answer.status_code >= 300:
-        raise httpx.TransportError(f"status {answer.status_code}")
+    async with (
+        httpx.AsyncClient(timeout=TIMEOUT_S) as client,
+        client.stream("POST", address, json={"text": text}) as answer,
+    ):
+        status = answer.status_code  # what comes behind it may have no end
+    if status in FINAL:
+        raise UndeliverableError(f"status {status}")
+    if status >= 300:
+        raise httpx.TransportError(f"status {status}")
 
 
 async def _by_mail(rule: NotifyRule, smtp: SmtpConfig, text: str) -> None:
