@@ -59,13 +59,16 @@ def slack(told: list[str], *statuses: int) -> ThreadingHTTPServer:
     return ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 
 
-def post(told: list[str]) -> socketserver.TCPServer:
-    """An SMTP server that takes every message."""
+def post(told: list[str], *refused: bytes) -> socketserver.TCPServer:
+    """An SMTP server that takes every message, but not for these recipients."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             self.wfile.write(b"220 here\r\n")
             for line in self.rfile:
+                if line.upper().startswith(b"RCPT") and any(name in line for name in refused):
+                    self.wfile.write(b"450 come back later\r\n")
+                    continue
                 if line.upper().startswith(b"DATA"):
                     self.wfile.write(b"354 go on\r\n")
                     told.append(b"".join(iter(self.rfile.readline, b".\r\n")).decode())
@@ -133,6 +136,18 @@ def test_the_address_of_a_webhook_may_be_in_a_file(tmp_path: Path) -> None:
         (tmp_path / "hook").write_text(f"http://127.0.0.1:{port}/\n")
         assert sent(NotifyRule(webhook_file=str(tmp_path / "hook")), "x")[0]
     assert told == ["x"]
+
+
+def test_e_mail_is_sent_again_to_those_alone_whom_the_server_refused_and_they_are_named() -> None:
+    told: list[str] = []
+    with listening(post(told, b"grey@")) as port, structlog.testing.capture_logs() as logged:
+        smtp = SmtpConfig(host="127.0.0.1", port=port, starttls=False)
+        rule = NotifyRule(email=["ops@lab.example", "grey@lab.example"])
+        assert sent(rule, "job a: failed", smtp) == (False, list(PAUSES_S))
+    assert len(told) == 1
+    (line,) = logged
+    assert line["target"] == "grey@lab.example"
+    assert "come back later" in line["error"]
 
 
 def test_e_mail_has_the_first_line_as_its_subject() -> None:

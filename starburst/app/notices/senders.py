@@ -39,6 +39,8 @@ async def deliver(rule: NotifyRule, smtp: SmtpConfig, text: str, sleep: Sleep = 
         except UndeliverableError as error:
             problem = error
             break
+        except smtplib.SMTPRecipientsRefused as error:  # the others have it
+            problem, rule = error, rule.model_copy(update={"email": list(error.recipients)})
         except (httpx.HTTPError, OSError, smtplib.SMTPException) as error:
             problem = error
         except Exception as error:  # an address or a password that a library can make nothing of
@@ -82,7 +84,8 @@ def _send(mail: EmailMessage, smtp: SmtpConfig) -> None:
             file = smtp.password_file
             password = "" if file is None else Path(file).read_text(encoding="utf-8").partition("\n")[0]
             server.login(smtp.username, password)
-        server.send_message(mail)
+        if refused := server.send_message(mail):
+            raise smtplib.SMTPRecipientsRefused(refused)
 
 
 def _plain(problem: object, rule: NotifyRule) -> str:
