@@ -159,6 +159,12 @@ class JobArray(Sequence[JobHandle]):
         """The jobs."""
         return self._client.jobs_by_id([job.id for job in self.jobs])
 
+    def logs(
+        self, *, follow: bool = False, attempt: int | None = None, rank: int | None = None
+    ) -> list[Iterator[str]]:
+        """The log of each, as of a job."""
+        return [job.logs(follow=follow, attempt=attempt, rank=rank) for job in self.jobs]
+
     def wait(self, timeout_s: float | None = None) -> list[JsonRow]:
         """Wait for the end of all; the jobs as they ended."""
         return self._client.wait([job.id for job in self.jobs], timeout_s=timeout_s)

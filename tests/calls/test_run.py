@@ -15,7 +15,7 @@ import pytest
 
 from starburst.client import JobFailedError, NoResultError, StarburstError
 from starburst.client.calls import packed_call, runner
-from starburst.client.job_handle import JobHandle
+from starburst.client.job_handle import JobArray, JobHandle
 from starburst.runs.supervisor.log_pump import TAIL
 from tests.calls.bench import Bench
 
@@ -93,6 +93,14 @@ def test_a_function_is_called_in_its_job_and_its_value_comes_back(bench: Bench, 
     assert (item.job.name, item.job.tasks[0].gpus, item.job.max_wait_s) == ("moved", 2, 60.0)
     assert dict(item.workload.env)["A"] == "1"
     assert said[0].startswith(f"taking along {here}, the call of moved: ")
+
+
+def test_an_array_has_all_that_a_job_has_as_lists(bench: Bench) -> None:
+    first, second = bench.run(named, "a"), bench.run(["echo", "b"])
+    array = JobArray("named-a0", (first, second))
+    assert ["".join(log) for log in array.logs()] == ["", "b\n"]
+    for name in (name for name in vars(JobHandle) if not name.startswith("_")):
+        assert hasattr(array, name) or name in ("client", "key")
 
 
 def test_a_function_of_a_module_in_the_directory_goes_by_name(bench: Bench, module: Any) -> None:
