@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from starburst.domain.job import CloudChoice
+from starburst.domain.job import CloudChoice, Member
 from starburst.store.listings import dashboard_queries as board
 from starburst.store.listings import queries
 from starburst.web.dashboard.history import POINTS, history, levels
-from tests.cli.past import Past
+from tests.cli.past import NOON, Past
 from tests.web.lively import Lively
 
 
@@ -45,3 +45,15 @@ def test_a_machine_of_this_moment_leaves_the_chart_as_it_is(past: Past) -> None:
     assert now is not None
     spent = history(past.store, now, 500.0, 0.25).charts[0]
     assert spent.values[-1] == pytest.approx(sum(one.cost(now).micro_usd for one in machines) / 1e6)
+
+
+def test_a_job_that_waits_for_its_turn_in_an_array_does_not_wait_for_a_place(tmp_path: Path) -> None:
+    with Past.begin(tmp_path / "home" / "starburst.db", NOON) as past:
+        for n in range(3):
+            past.submit(f"sweep-b2c3d-{n}", 4, name=f"sweep-{n}", array=Member("sweep-b2c3d", n, 3, 1))
+        for n in range(3):
+            past.start(f"sweep-b2c3d-{n}")
+            past.now += 3600
+            past.end(f"sweep-b2c3d-{n}")
+        longer = history(past.store, past.now + 1, None, 0.25).charts[4]
+    assert max(longer.values) == 0

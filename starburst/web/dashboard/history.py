@@ -179,9 +179,12 @@ def _spending(machines: Sequence[InstanceRecord], times: Sequence[float], now: f
 
 
 def _realised(records: Sequence[JobRecord], times: Sequence[float]) -> tuple[float, ...]:
-    """Percent by which waits have prolonged the jobs that ended since the first time, up to each time."""
+    """Percent by which waits have prolonged the jobs that ended since the first time, up to each time.
+
+    While a job is held or blocked it does not wait for a place.
+    """
     ended = sorted(
-        (r.ended_at, r.started_at - r.submitted_at, r.ended_at - r.started_at)
+        (r.ended_at, max(0.0, r.started_at - r.queued_at), r.ended_at - r.started_at)
         for r in records
         if r.ended_at is not None and r.started_at is not None and r.ended_at >= times[0]
     )
