@@ -12,13 +12,17 @@ import typer
 from starburst.app.config.home import Home
 from starburst.app.config.http import HttpConfig
 from starburst.app.daemon.orphan_ledger import OrphanLedger, ReapedMachine
+from starburst.cli.backend.http import HttpBackend
+from starburst.cli.backend.local import LocalBackend
 from starburst.cli.main import COMMANDS, app
 from starburst.cli.service.server import REMOTE
+from starburst.client import RefusedError, UnreachableError
 from starburst.domain.cloud import Instance, InstancePhase
 from starburst.domain.job import CloudChoice, Member
 from starburst.domain.money import Money
 from starburst.runs.attempt_dir import log_path
 from starburst.store import cron_jobs, tokens
+from starburst.store.errors import BusyError, LostError
 from starburst.store.listings import queries
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
@@ -246,6 +250,34 @@ def test_waiting_ends_when_the_job_does(cli, server, past, monkeypatch):
     told = cli("--server", server, "submit", "--wait", "-", stdin=job)
     assert told.code == 1
     assert told.out.splitlines()[1].endswith("failed: its command ended with exit code 3")
+
+
+@pytest.mark.parametrize("over_http", [True, False])
+def test_waiting_outlasts_a_server_or_store_that_is_away(cli, server, past, monkeypatch, over_http):
+    """The jobs were submitted: exit code 2 would say that nothing was done."""
+
+    def pause(_seconds):
+        if (requests := past.store.requests(9)) and not away:
+            past.tell(submissions=(requests[0].submission,))
+            past.end(requests[0].job_id)
+
+    class Flaky(HttpBackend if over_http else LocalBackend):
+        def jobs(self, **asked):
+            if away:
+                raise away.pop(0)
+            return super().jobs(**asked)
+
+    past.end("train-44444")
+    away = [UnreachableError("it is away"), RefusedError(503, "it is busy")]
+    away = away if over_http else [BusyError("it is away"), LostError("it is away")]
+    monkeypatch.setattr(time, "sleep", pause)
+    module = "http.HttpBackend" if over_http else "local.LocalBackend"
+    monkeypatch.setattr(f"starburst.cli.backend.{module}", Flaky)
+    job = manifest("new", "true", cloud="never").encode()
+    told = cli(*(["--server", server] if over_http else []), "submit", "--wait", "-", stdin=job)
+    assert (told.code, told.out.splitlines()[1].split()[1]) == (0, "succeeded:")
+    assert told.err.count("note: it is away\n") == 1
+    assert "it is busy" not in told.err
 
 
 def test_a_token_is_asked_for_and_taken(cli, server, past, monkeypatch):

@@ -42,6 +42,9 @@ class JobLister(Protocol):
 class Backend(JobLister, Protocol):
     """Operations of a Starburst. Jobs are named by id, name or unique prefix."""
 
+    def is_away(self, error: Exception) -> bool:
+        """Whether an error says that the store or the server cannot be asked at present."""
+
     def job(self, text: str) -> JobRow:
         """One job."""
 

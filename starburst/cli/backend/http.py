@@ -15,7 +15,8 @@ from starburst.app.jobs.serializers import InstanceRow
 from starburst.app.logs.sites import LogPart
 from starburst.app.reading.sources import ManifestText
 from starburst.app.times import iso
-from starburst.client import Client, RefusedError, StarburstError
+from starburst.client import Client, RefusedError, StarburstError, UnreachableError
+from starburst.client.connection import AWAY
 from starburst.domain.job import JobEdit
 from starburst.domain.money import Money
 from starburst.store.listings.costs import CostRow
@@ -42,6 +43,10 @@ class HttpBackend:
 
     client: Client
     poll_s: float = 1.0
+
+    def is_away(self, error: Exception) -> bool:
+        busy = isinstance(error, RefusedError) and error.status in (429, *AWAY)
+        return busy or isinstance(error, UnreachableError)
 
     def now(self) -> float:
         return _at(self.client.summary()["now"]) or 0.0

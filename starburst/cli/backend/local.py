@@ -16,6 +16,7 @@ from starburst.app.reading.sources import ManifestText
 from starburst.cli.backend.notes import note_if_down, now_of
 from starburst.domain.job import OWNER, JobEdit
 from starburst.store import cron_jobs
+from starburst.store.errors import UnusableError
 from starburst.store.listings import pages, queries
 from starburst.store.listings.costs import CostRow, costs
 from starburst.store.listings.row_types import DecisionRow, JobRow
@@ -29,6 +30,9 @@ class LocalBackend:
     home: Home
     store: Store
     poll_s: float = 0.3
+
+    def is_away(self, error: Exception) -> bool:
+        return isinstance(error, UnusableError)
 
     def now(self) -> float:
         return now_of(self.store)

@@ -25,6 +25,7 @@ from starburst.cli.runs.logs import show_log
 from starburst.cli.streams import INTERRUPTED
 from starburst.cli.tools.options import command
 from starburst.domain.job import Phase, is_over
+from starburst.store.listings.row_types import JobRow
 from starburst.visible import visible
 from translator.intake.texts import PASSED_OVER
 
@@ -165,9 +166,11 @@ def _told_if_left(job_ids: list[str]) -> Iterator[None]:
 
 def _wait(backend: Backend, job_ids: list[str], out: TextIO) -> int:
     """Print each end; 0 if all jobs succeeded."""
-    waiting, failed = dict.fromkeys(job_ids), 0
+    waiting, failed, away = dict.fromkeys(job_ids), 0, False
     while waiting:
-        for row in backend.jobs(ids=list(waiting)):
+        rows = _looked_up(backend, list(waiting), told=away)
+        away = rows is None
+        for row in rows or ():
             if not is_over(row.phase):
                 continue
             del waiting[row.id]
@@ -177,3 +180,16 @@ def _wait(backend: Backend, job_ids: list[str], out: TextIO) -> int:
         if waiting:
             time.sleep(backend.poll_s)
     return 1 if failed else 0
+
+
+def _looked_up(backend: Backend, job_ids: list[str], *, told: bool) -> list[JobRow] | None:
+    """The jobs; None while they cannot be asked for, which is said unless it was `told` already."""
+    try:
+        return backend.jobs(ids=job_ids)
+    except Exception as error:
+        if not backend.is_away(error):
+            raise
+        if not told:
+            say(f"note: {error}", sys.stderr)
+            say("note: what was submitted goes on meanwhile, and is waited for", sys.stderr)
+        return None
