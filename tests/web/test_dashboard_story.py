@@ -14,12 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.world import World
+from starburst.core.model.events import CancelRequested, ReleaseRequested
+from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
 from starburst.store.listings import queries
 from starburst.store.listings.row_types import DecisionRow, JobRow
 from starburst.web.dashboard.baseline import compare
 from starburst.web.dashboard.gantt import draw, spans, ticks
 from tests.builders import HOUR, arrival, job, nodes, offer
+from tests.cli.past import Past
 from tests.web.lively import NOON, Lively
 
 
@@ -103,6 +106,27 @@ def test_no_wait_would_have_rented_for_whoever_found_no_room(tmp_path: Path) -> 
     assert told.jobs == 2
     assert (told.paid, told.no_wait) == (Money(), Money.of("4.10"))
     assert told.saved == 1.0
+
+
+def test_no_wait_rents_for_a_released_job_and_not_for_one_that_never_ran(tmp_path: Path) -> None:
+    with Past.begin(tmp_path / "home" / "starburst.db", NOON) as past:
+        past.submit("train-11111", 4)
+        past.start("train-11111")
+        for name in ("held-22222", "kept-33333"):
+            past.submit(name, cloud=CloudChoice.ONLY, hold=True)
+        past.submit("late-44444", 2, runtime_estimate_s=10 * HOUR)
+        past.now += 600
+        past.tell(CancelRequested("late-44444"))
+        assert compare(past.store, NOON, past.now).no_wait == Money()
+        past.tell(ReleaseRequested("held-22222"))
+        past.ready("i-000001")
+        past.start("held-22222")
+        past.now += HOUR
+        past.end("held-22222")
+        past.gone("i-000001")
+        told = compare(past.store, NOON, past.now)
+    assert (told.jobs, told.paid) == (4, Money.of("2.04"))
+    assert told.saved == pytest.approx(0, abs=0.1)
 
 
 def test_without_jobs_there_is_nothing_to_compare(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from sim.world import SimJob
 from starburst.app.wiring.stored import stored_config
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.domain.job import CloudChoice
+from starburst.domain.job import CloudChoice, Phase
 from starburst.domain.money import Money
 from starburst.store import codec
 from starburst.store import schema as t
 from starburst.store.listings import dashboard_queries, queries
 from starburst.store.store import Store
 from starburst.web.background import BackgroundCache
-from starburst.web.dashboard.replay import no_wait, replay
+from starburst.web.dashboard.replay import as_queued, no_wait, replay, unbound
 
 #: Newest jobs of the day that are compared; a replay of so many takes a third of a second.
 MOST_JOBS = 1000
@@ -60,9 +60,9 @@ def compare(store: Store, since: float, now: float) -> Comparison:
     """Compare the jobs submitted in `since` … `now` (scheduler seconds) with No-Wait on the same cluster.
 
     Earlier jobs hold the slots that they held. The run time of a job is that of its last run; a job that
-    has not ended counts with its estimate, or the default mean, and only up to now. In the replay no job
-    returns to the cluster, starburst.io/max-wait is ignored, and a job that may not leave blocks no other
-    job.
+    has not ended counts with its estimate, or the default mean, and only up to now. One that ended before
+    it ran, or may not run yet, is left out. In the replay no job returns to the cluster,
+    starburst.io/max-wait is ignored, and a job that may not leave blocks no other job.
     """
     settings = stored_config(store).policy.settings()
     with store.read() as conn:
@@ -74,7 +74,8 @@ def compare(store: Store, since: float, now: float) -> Comparison:
     ids = {record.id for record in ours}
     paid = sum(record.cloud_micro_usd for record in ours)
     paid += sum(micro for shares in running for job_id, micro in shares.items() if job_id in ids)
-    jobs = [*(_held(record, begin, now) for record in before), *(again(record, now) for record in ours)]
+    jobs = [_held(record, begin, now) for record in before]
+    jobs += [again(record, now) for record in ours if _runs(record)]
     rival = replay(no_wait(settings), nodes, offers, jobs)
     return Comparison(len(ours), Money(paid), rival.bill(now), tuple(rival.until(now)))
 
@@ -95,16 +96,20 @@ def _there_before(conn: Connection, begin: float) -> list[JobRecord]:
 
 
 def _held(record: JobRecord, begin: float, now: float) -> SimJob:
-    job = replace(record.job, cloud=CloudChoice.NEVER)
+    job = replace(unbound(record.job), cloud=CloudChoice.NEVER)
     return SimJob(job, begin, max(1.0, _end(record, now) - begin))
 
 
+def _runs(record: JobRecord) -> bool:
+    """Whether the job has run, or is to run as soon as there is room."""
+    kept_out = record.phase.is_end or record.phase in (Phase.HELD, Phase.BLOCKED)
+    return record.started_at is not None or not kept_out
+
+
 def again(record: JobRecord, now: float) -> SimJob:
-    """The job as it was submitted, with the run time that it had or is taken to have."""
+    """The job as it was queued, with the run time that it had or is taken to have."""
     began = record.started_at
-    lasts = _estimate(record) if began is None else _end(record, now) - began
-    job = replace(record.job, max_wait_s=None)
-    return SimJob(job, record.submitted_at, max(1.0, lasts))
+    return as_queued(record, _estimate(record) if began is None else _end(record, now) - began)
 
 
 def _end(record: JobRecord, now: float) -> float:

@@ -18,7 +18,7 @@ from starburst.store import schema as t
 from starburst.store.listings import dashboard_queries
 from starburst.store.store import Store
 from starburst.web.background import BackgroundCache
-from starburst.web.dashboard.replay import ReplayedPast, no_wait, one_machine_a_job, replay
+from starburst.web.dashboard.replay import ReplayedPast, as_queued, no_wait, one_machine_a_job, replay
 
 #: Newest finished jobs that are replayed, and from how many on the points are more than chance.
 MOST_JOBS, FEW_JOBS = 1000, 500
@@ -108,7 +108,7 @@ def _points(
     base: BudgetPoint | None = None
     for percent in percents:
         with_p = replace(settings, budget_percent=percent, factor=None) if percent else no_wait(settings)
-        point = _point(percent, replay(with_p, nodes, offers, map(_as_queued, records)))
+        point = _point(percent, replay(with_p, nodes, offers, map(_past, records)))
         base = base or point
         yield replace(
             point,
@@ -117,14 +117,8 @@ def _points(
         )
 
 
-def _as_queued(record: JobRecord) -> SimJob:
-    """The job without what kept it out of the queue, from the time at which it was queued if that did."""
-    job = record.job
-    kept_out = job.hold or job.array or job.comes_after
-    alone = replace(job, after_ok=(), after_any=(), after_not_ok=(), after_start=())
-    free = replace(alone, hold=False, array=None, max_wait_s=None)
-    ran_s = (record.ended_at or 0.0) - (record.started_at or 0.0)
-    return SimJob(free, record.queued_at if kept_out else record.submitted_at, max(1.0, ran_s))
+def _past(record: JobRecord) -> SimJob:
+    return as_queued(record, (record.ended_at or 0.0) - (record.started_at or 0.0))
 
 
 def _point(percent: float, past: ReplayedPast) -> BudgetPoint:

@@ -12,6 +12,7 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
 from starburst.domain.cloud import Offer
+from starburst.domain.job import Job
 from starburst.domain.money import Money
 from starburst.domain.node import Node
 
@@ -50,6 +51,19 @@ def replay(
     world.submit(jobs)
     world.run()
     return ReplayedPast(machines, records)
+
+
+def as_queued(record: JobRecord, lasts_s: float) -> SimJob:
+    """The job without what kept it out of the queue, from the time at which it was queued if that did."""
+    job = record.job
+    kept_out = job.hold or job.array or job.comes_after
+    return SimJob(unbound(job), record.queued_at if kept_out else record.submitted_at, max(1.0, lasts_s))
+
+
+def unbound(job: Job) -> Job:
+    """The job without a hold, others that come first, a turn in an array, and a wait of its own."""
+    alone = replace(job, after_ok=(), after_any=(), after_not_ok=(), after_start=())
+    return replace(alone, hold=False, array=None, max_wait_s=None)
 
 
 def no_wait(settings: Settings) -> Settings:
