@@ -120,13 +120,15 @@ class LocalClient(BaseClient):
         begin = None if since is None else datetime.fromisoformat(since).timestamp()
         part, position = LogPart(attempt, rank, begin), LogPosition()
         while True:
-            over, texts = self._ask(lambda: self._new_log(job, part, position))
+            over, texts = self._ask(lambda: self._new_log(job, part, position, follow=follow))
             yield from texts
             if over or not follow:
                 return
             self._sleep(self._poll_s)
 
-    def _new_log(self, job: str, part: LogPart, position: LogPosition) -> tuple[bool, list[str]]:
+    def _new_log(
+        self, job: str, part: LogPart, position: LogPosition, *, follow: bool
+    ) -> tuple[bool, list[str]]:
         """Whether the job is over, and what of its log is behind the position."""
         row = queries.job(
             self._store, job
@@ -136,7 +138,10 @@ class LocalClient(BaseClient):
         async def keep(text: str) -> None:
             texts.append(text)
 
-        asyncio.run(read_log(self._store, self._home, row.id, part, keep, position=position))
+        reading = read_log(
+            self._store, self._home, row.id, part, keep, follow=follow, once=True, position=position
+        )
+        asyncio.run(reading)
         return is_over(row.phase), texts
 
     def _ask(self, question: Callable[[], T]) -> T:

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from starburst import LocalClient
+from starburst.app.config.home import Home
 from starburst.client import NotFoundError, RefusedError
+from starburst.domain.resources import Resources
+from starburst.runs.attempt_dir import log_path
 from starburst.store.store import Store
 from tests.cli.conftest import Cli
 from tests.cli.past import Past
@@ -26,6 +29,25 @@ def test_a_job_waits_in_the_store_and_its_user_is_told_why(past: Past, home: Pat
 
     asyncio.run(in_a_notebook())
     assert said == [f"note: no starburst runs in {home}; start it with: starburst up"]
+
+
+def test_who_follows_the_log_of_a_gang_gets_each_line_whole(past: Past, home: Path) -> None:
+    past.submit("gang-66666", tasks=(Resources.of(1), Resources.of(1)))
+    past.start("gang-66666")
+    first, second = (log_path(Home(home).cluster, "gang-66666", 1, rank) for rank in (0, 1))
+    for path, text in ((first, b"one\nepoch 1 \xc3"), (second, b"other\n")):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(text)
+
+    def later(_seconds: float) -> None:
+        with first.open("ab") as log:
+            log.write(b"\xa9 done\nend")
+        past.end("gang-66666")
+
+    with LocalClient(sleep=later) as client:
+        assert "".join(client.logs("gang-66666", follow=True)) == (
+            "[0] one\n[1] other\n[0] epoch 1 é done\n[0] end"
+        )
 
 
 def test_errors_are_those_of_the_client_of_a_server(past: Past, tmp_path: Path) -> None:

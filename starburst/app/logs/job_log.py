@@ -31,13 +31,15 @@ async def read_log(
     write: LogWriter,
     *,
     follow: bool = False,
+    once: bool = False,
     note: Callable[[str], None] = lambda _: None,
     position: LogPosition | None = None,
 ) -> bool:
     """Write a job's log, with `follow` until the job ends; whether there was any log.
 
-    `note` receives remarks about the log. Reading starts at `position`, which is kept up to date: during
-    each call of `write` it is the position behind the text.
+    `once` with `follow`: what there is now, for a follower who comes back for the rest; but for pods without
+    a line that is not finished. `note` receives remarks about the log. Reading starts at `position`, which is
+    kept up to date: during each call of `write` it is the position behind the text.
 
     Raises:
         UserError: the part does not exist, or the cluster is unreachable and no copy was kept.
@@ -49,9 +51,10 @@ async def read_log(
         need_kubernetes()
         from starburst.app.logs.pod_logs import read_pods  # noqa: PLC0415 - its needs are an extra
 
-        reading = read_pods(store, home, job_id, part, write, follow=follow, note=note, position=position)
+        goes_on = follow and not once
+        reading = read_pods(store, home, job_id, part, write, follow=goes_on, note=note, position=position)
     else:
-        reading = _read_files(store, home, job_id, part, write, follow=follow, position=position)
+        reading = _read_files(store, home, job_id, part, write, follow=follow, once=once, position=position)
     found = await reading
     if not found:
         refuse_unknown(store, queries.job(store, job_id), part)
@@ -88,6 +91,7 @@ async def _read_files(
     write: LogWriter,
     *,
     follow: bool,
+    once: bool,
     position: LogPosition,
 ) -> bool:
     """Read log files of the embedded cluster and cloud; disk and store are accessed in threads."""
@@ -112,7 +116,7 @@ async def _read_files(
             await write(text)
             silent = False
         found |= bool(known)
-        if final:
+        if final or once:
             return found
         _forget_past(known, position)
         if silent:
