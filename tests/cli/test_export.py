@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.cli.answers import one_line
 from tests.cli.conftest import Cli
@@ -32,3 +37,17 @@ def test_a_file_that_is_there_is_left_alone(cli: Cli, past: Past, tmp_path: Path
     assert one_line(cli("export", tmp_path / "mine")).endswith(
         "cannot be made (File exists); name a new file"
     )
+
+
+def test_half_of_a_file_is_not_left_behind(
+    cli: Cli, past: Past, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def some(*_: object) -> Iterator[dict[str, Any]]:
+        yield {"id": "done-11111"}
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("starburst.cli.service.export.ended_jobs", some)
+    file = tmp_path / "jobs.jsonl"
+    said = one_line(cli("export", file))
+    assert said == f"{file}: cannot be written (No space left on device); free room, or name another file"
+    assert not file.exists()
