@@ -75,6 +75,7 @@ OTHERS = [
     ["logs", "done", "--rank", "1"],
     ["logs", "done", "-f"],
     ["logs", "done", "--since", "2000-01-01", "--timestamps"],
+    ["logs", "done", "--since", "9999999d"],
     ["logs", "done", "--tail", "2"],
     ["logs", "done", "--tail", "2", "-f"],
     ["logs", "job/done-11111", "--tail", "0"],

@@ -96,17 +96,17 @@ def check_phases(phases: Sequence[str]) -> None:
 
 
 def since_time(text: str, now: float, option: str = "--since") -> float:
-    """The time that an option means: a duration before `now`, or a date or time of the local zone.
+    """The time that an option means: a duration before `now`, or a local time; 1970 at the earliest.
 
     Raises:
         UserError: the text is neither.
     """
     try:
-        return datetime.fromisoformat(text).timestamp()
+        return max(0.0, datetime.fromisoformat(text).timestamp())
     except ValueError:
         pass
     try:
-        return now - seconds(text)
+        return max(0.0, now - seconds(text))
     except ValueError:
         mend = "write a duration such as 2h or 7d, or a time such as 2026-03-02"
         raise UserError(f"{option}: {text!r}: {mend}") from None
