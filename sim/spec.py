@@ -110,6 +110,8 @@ class Spec:
             problems.append(
                 "--waiting: star waits after a return only; give --t-max, for instance --t-max 0.25"
             )
+        if self.budget_mode == "calibrated" and not self.budget_percent:
+            problems.append("--budget: 0: must be more than 0 where it is calibrated; no-wait spends nothing")
         if self.shares and self.order != "fair":
             problems.append(f"--share: has no effect under --order {self.order}; write --order fair")
         if problems:

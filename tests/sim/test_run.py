@@ -113,6 +113,10 @@ def test_keys_are_json_without_infinities() -> None:
         (Spec(factor=float("nan")), "--factor: nan: must be a finite number"),
         (Spec(budget_percent=float("inf")), "--budget: inf: must be a finite number"),
         (Spec(budget_percent=-1.0), "--budget: -1.0: must be at least 0"),
+        (
+            Spec(budget_percent=0, budget_mode="calibrated"),
+            "--budget: 0: must be more than 0 where it is calibrated; no-wait spends nothing",
+        ),
         (Spec(nodes=0), "--nodes: 0: must be at least 1"),
         (Spec(queue_cap=-1), "--queue-cap: -1: must be at least 0"),
         (Spec(warmup=-5), "--warmup: -5: must be at least 0"),
