@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from typing import Any
 
 from sim.bound.clairvoyant import Clairvoyant, delay_of
@@ -51,7 +52,8 @@ class Yardstick:
         self._no_wait = base.result
         self._base_delay_h = delay_of(trace, base.outcomes, spec)
         for_ever = replace(spec, waiting="infinite", factor=None, hopeless="wait", budget_mode="open")
-        self._for_ever = run(trace, replace(for_ever, max_wait_h=float("inf"), queue_cap=None), engine).result
+        no_bounds: Any = {"max_wait_h": inf, "max_slowdown": None, "queue_cap": None, "no_short_jobs_h": 0.0}
+        self._for_ever = run(trace, replace(for_ever, **no_bounds), engine).result
         self._problem = BurstProblem.of(trace, spec)
         self._clairvoyant = Clairvoyant(trace, spec, engine)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations, product
+from typing import Any
 
 import highspy
 import numpy as np
@@ -172,3 +173,14 @@ def test_what_waiting_for_ever_would_take_is_the_most_that_can_be_spent() -> Non
     assert best.spendable_percent == pytest.approx(100 * (jct[0] / jct[1] - 1))
     assert best.spendable_percent < 1000, "P = 1000 % cannot be spent here"
     assert (best.at_least, best.possible) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [{"max_wait_h": 1.0}, {"max_slowdown": 1.5}, {"queue_cap": 2}, {"no_short_jobs_h": 3.0}],
+    ids=lambda bound: next(iter(bound)),
+)
+def test_waiting_for_ever_has_no_bound(bound: dict[str, Any]) -> None:
+    trace = drawn(2, 40, 4)
+    for_ever, bounded = (Yardstick(trace, replace(SMALL, **more)).at_budget(25) for more in ({}, bound))
+    assert bounded.spendable_percent == for_ever.spendable_percent
