@@ -118,21 +118,23 @@ class Spec:
             raise SimulationError("\n".join(problems))
 
     @property
+    def has_idle_budget(self) -> bool:
+        """Whether the budget changes nothing: a factor takes its place. A calibrated one counts beside it."""
+        return self.factor is not None and self.budget_mode == "open"
+
+    @property
     def title(self) -> str:
         """A short description for display."""
         policy = WAITING[self.waiting]
         per_gpu = " h/GPU" if self.waiting in ("resource", "star") else ""
         unit = per_gpu or " h" * policy.factor_in_hours
-        share = (
-            f"P {self.budget_percent:g} %"
-            if self.factor is None
-            else f"{policy.symbol} {self.factor:g}{unit}"
-        )
+        factor = "" if self.factor is None else f"{policy.symbol} {self.factor:g}{unit}"
+        budget = "" if self.has_idle_budget else f"P {self.budget_percent:g} %"
         how = f"{' out of order' * self.out_of_order}{' with backfill' * self.backfill}"
         discipline = DISCIPLINES.get(self.order)
         order = discipline.title if discipline else f"{self.order.upper()}{how}"
-        parts = [policy.title, *[share] * bool(policy.symbol), order, self.binpack]
-        return ", ".join(parts)
+        shares = [factor, budget] if policy.symbol else []
+        return ", ".join(filter(None, [policy.title, *shares, order, self.binpack]))
 
     def as_dict(self) -> dict[str, Any]:
         """Stable keys, as in `-o json`; infinity becomes null."""

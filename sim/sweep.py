@@ -120,13 +120,13 @@ def grid(base: Spec, axes: Sequence[Axis]) -> list[tuple[dict[str, Value], Spec]
     for axis in axes:
         if names.count(axis.field) > 1:
             raise SimulationError(f"--sweep: {axis.name} is given twice; write all its values after one")
-    if "budget_percent" in names and (base.factor is not None or "factor" in names):
-        raise SimulationError("--sweep: a budget has no effect beside a factor; leave one out")
     found = []
     for values in product(*(axis.values for axis in axes)):
         changes: dict[str, Any] = dict(zip(names, values, strict=True))
         spec = replace(base, **changes)
         spec.check()
+        if "budget_percent" in names and spec.has_idle_budget:
+            raise SimulationError("--sweep: a budget has no effect beside a factor; leave one out")
         found.append(({axis.name: value for axis, value in zip(axes, values, strict=True)}, spec))
     return found
 

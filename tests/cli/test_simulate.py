@@ -258,6 +258,17 @@ def test_a_mistake_gets_one_line(cli, jobs, words, said):
     assert one_line(cli("simulate", jobs, *words)).startswith(said)
 
 
+def test_a_calibrated_budget_is_kept_to_with_a_factor_too(cli, jobs):
+    words = ("simulate", jobs, *CLUSTER, "--factor", 1, "--budget-mode", "calibrated")
+    told = [json.loads(cli(*words, "--budget", percent, "-o", "json").out) for percent in (5, 50)]
+    assert told[0]["mean_jct_h"] < told[1]["mean_jct_h"]
+    swept = json.loads(cli(*words, "--sweep", "budget=5,50", "-o", "json").out)
+    assert [point["mean_jct_h"] for point in swept] == [each["mean_jct_h"] for each in told]
+    assert cli(*words, "--budget", 5).out.startswith("Compute-Wait, α 1, P 5 %, FIFO, ")
+    at_5 = cli(*words[:-4], "--budget-mode", "calibrated", "--budget", 5, "--sweep", "factor=1", "-o", "json")
+    assert json.loads(at_5.out)[0]["mean_jct_h"] == told[0]["mean_jct_h"]
+
+
 def test_a_job_that_no_node_holds_is_named(cli, jobs):
     jobs.write_text("job_id,arrival_h,duration_h,gpus\nbig,0,1,9\n")
     assert "big" in one_line(cli("simulate", jobs, "--nodes", 1, "--gpus-per-node", 8))

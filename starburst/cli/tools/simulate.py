@@ -76,9 +76,9 @@ def _single(options: SimulateOptions, spec: Spec) -> None:
 def _grid(options: SimulateOptions, spec: Spec, texts: list[str]) -> None:
     """A simulation per cell of a grid of options."""
     axes = [parse_axis(text) for text in texts]
-    if options.cluster.budget is not None and any(axis.field == "factor" for axis in axes):
-        raise UserError("--budget: has no effect beside --sweep factor=…; leave one out")
     cells = grid(spec, axes)
+    if options.cluster.budget is not None and any(cell.has_idle_budget for _, cell in cells):
+        raise UserError("--budget: has no effect beside --sweep factor=…; leave one out")
     if options.out is not None:
         require_matplotlib()
         make_directory(options.out)

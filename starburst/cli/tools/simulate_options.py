@@ -107,7 +107,7 @@ class SpecOptions:
         Raises:
             UserError: options that exclude each other, or a share that is no number above 0.
         """
-        if self.factor is not None and self.budget is not None:
+        if self.factor is not None and self.budget is not None and self.budget_mode != "calibrated":
             raise UserError("--factor: has no effect beside --budget; leave one out")
         return Spec(
             nodes=self.nodes,

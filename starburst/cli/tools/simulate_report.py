@@ -87,7 +87,7 @@ def _beside(best: BestPossible, result: Result, spec: Spec) -> list[tuple[str, s
     above = best.above(result)
     distance = "" if above is None else f"; this is {above:.1f} % above what is possible"
     most = f"{best.spendable_percent:+.4g} % if all waited for the cluster"
-    if spec.factor is None and spec.budget_percent > best.spendable_percent:
+    if not spec.has_idle_budget and spec.budget_percent > best.spendable_percent:
         most += f": P = {spec.budget_percent:g} % cannot be spent"
     return [
         ("no-wait", f"{no_wait}; jobs take {best.increase_percent:+.4g} % longer here, {most}"),
