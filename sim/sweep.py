@@ -12,6 +12,7 @@ import numpy as np
 from sim.errors import SimulationError
 from sim.outcomes import Result
 from sim.parallel import in_parallel
+from sim.readers.fits import on_cluster
 from sim.reports.window import picture
 from sim.run import run
 from sim.slowdowns import Slowdowns
@@ -235,8 +236,9 @@ class _Given:
 
 
 def _one(given: _Given, spec: Spec) -> _Done:
-    done = run(given.trace, spec, given.engine)
-    return _Done(done.result, done.slowdowns, done.as_dict(spec), picture(given.trace, done.outcomes, spec))
+    trace = on_cluster(given.trace, spec)
+    done = run(trace, spec, given.engine)
+    return _Done(done.result, done.slowdowns, done.as_dict(spec), picture(trace, done.outcomes, spec))
 
 
 def _parse(name: str, word: str, kind: str) -> Value:

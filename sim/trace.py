@@ -44,6 +44,8 @@ class Trace:
     priority: Ints | None = None
     #: What figures call it; "" if it has no name.
     name: str = ""
+    #: Made for another cluster: its jobs take the fewest nodes of each that is simulated (`readers.fits`).
+    foreign: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)

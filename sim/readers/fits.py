@@ -46,25 +46,34 @@ def check_fits(trace: Trace, spec: Spec) -> None:
 
 
 def spread(trace: Trace, specs: Iterable[Spec]) -> tuple[Trace, int]:
-    """The jobs on the fewest nodes that hold them, and the number of jobs too large for one of the clusters.
+    """The jobs that all of these clusters hold, for `on_cluster`; and the number of the others."""
+    kept = np.ones(len(trace), bool)
+    for spec in specs:
+        kept &= np.isfinite(_fewest_nodes(trace, spec))
+    rows = np.flatnonzero(kept)
+    return replace(chosen(trace, rows), foreign=True), len(trace) - len(rows)
+
+
+def on_cluster(trace: Trace, spec: Spec) -> Trace:
+    """A foreign trace with its jobs on the fewest nodes of this cluster that hold them; another as it is."""
+    if not trace.foreign:
+        return trace
+    return replace(trace, nodes=_fewest_nodes(trace, spec).astype(np.int64))
+
+
+def _fewest_nodes(trace: Trace, spec: Spec) -> Floats:
+    """The fewest nodes that hold each job, infinity where the cluster has not enough of them.
 
     A job's source may tell only of its total resources. One that exceeds a node is treated as a gang, and so
     is one that asks for CPUs or memory beside more GPUs than a node has.
     """
-    nodes, kept = trace.nodes.astype(np.float64), np.ones(len(trace), bool)
-    for spec in specs:
-        cpus, memory = (
-            _nodes(trace.cpus, spec.cpus_per_node),
-            _nodes(trace.memory_gib, spec.memory_gib_per_node),
-        )
-        gpus = _nodes(trace.gpus.astype(np.float64), spec.gpus_per_node)
-        split = (gpus > trace.nodes) & (trace.cpus == 0) & (trace.memory_gib == 0) & (trace.nodes == 1)
-        fewest = np.maximum(np.maximum(cpus, memory), np.where(split, 1, gpus))
-        nodes = np.maximum(nodes, fewest)
-        kept &= (nodes <= spec.nodes) & (gpus <= spec.nodes)
-    rows = np.flatnonzero(kept)
-    jobs = replace(chosen(trace, rows), nodes=nodes[rows].astype(np.int64))
-    return jobs, len(trace) - len(rows)
+    cpus = _nodes(trace.cpus, spec.cpus_per_node)
+    memory = _nodes(trace.memory_gib, spec.memory_gib_per_node)
+    gpus = _nodes(trace.gpus.astype(np.float64), spec.gpus_per_node)
+    split = (gpus > trace.nodes) & (trace.cpus == 0) & (trace.memory_gib == 0) & (trace.nodes == 1)
+    fewest = np.maximum(np.maximum(cpus, memory), np.where(split, 1, gpus))
+    nodes = np.maximum(trace.nodes, fewest)
+    return np.where((nodes <= spec.nodes) & (gpus <= spec.nodes), nodes, np.inf)
 
 
 def _nodes(demand: Floats, most: float) -> Floats:

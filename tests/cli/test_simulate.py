@@ -258,6 +258,18 @@ def test_a_mistake_gets_one_line(cli, jobs, words, said):
     assert one_line(cli("simulate", jobs, *words)).startswith(said)
 
 
+def test_a_published_trace_is_fitted_to_each_cluster_of_a_grid(cli, tmp_path):
+    file = tmp_path / "pods.csv"
+    head = "name,num_gpu,cpu_milli,memory_mib,gpu_milli,creation_time,scheduled_time,deletion_time"
+    rows = [f"p{i},{gpus},1000,0,1000,{i},{i},{i + 3600}" for i, gpus in enumerate((1, 1, 1, 4))]
+    file.write_text("\n".join([head, *rows, ""]))
+    words = ("simulate", file, "--nodes", 2, "--waiting", "no-wait", "-o", "json")
+    swept = json.loads(cli(*words, "--sweep", "gpus-per-node=2,4").out)
+    alone = [json.loads(cli(*words, "--gpus-per-node", gpus).out) for gpus in (2, 4)]
+    assert [each["cloud_jobs"] for each in alone] == [1, 0], "the large one has a node of four to itself"
+    assert [point["cloud_jobs"] for point in swept] == [1, 0]
+
+
 def test_a_calibrated_budget_is_kept_to_with_a_factor_too(cli, jobs):
     words = ("simulate", jobs, *CLUSTER, "--factor", 1, "--budget-mode", "calibrated")
     told = [json.loads(cli(*words, "--budget", percent, "-o", "json").out) for percent in (5, 50)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from starburst.domain.resources import Resources
 from tests.cli.conftest import Cli
 from tests.cli.past import Past
 
@@ -94,3 +95,18 @@ def test_a_config_that_is_wrong_or_has_nodes_that_differ_is_refused(cli: Cli, pa
     assert "starburst advise --history --nodes N --gpus-per-node N --cpus-per-node N" in told
     file.write_text("polcy: {}")
     assert cli("what-if", "--config", file).code == 2
+
+
+def test_a_job_is_as_large_on_each_cluster_as_that_ones_nodes_make_it(
+    cli: Cli, past: Past, file: Path
+) -> None:
+    past.submit("train-7", tasks=(Resources.of(4, 8),))
+    past.start("train-7")
+    past.now += 3600
+    past.end("train-7")
+    halves = "cluster: {nodes: [{name: n, gpus: 2, cpus: 32, memory_gib: 128, count: 2}]}"
+    row = told(cli, file, halves)["all"]
+    assert (row["jobs"], row["jct_h"]) == (1, {"now": 1, "then": 1}), "on one node now, on two then"
+    file.write_text(halves.replace("count: 2", "count: 1"))
+    told_of_one = cli("what-if", "--config", file).err
+    assert told_of_one.startswith("error: the history: this cluster holds none of the 1 jobs")

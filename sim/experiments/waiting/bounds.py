@@ -6,7 +6,7 @@ import argparse
 import time
 
 from sim.bound.best_possible import BestPossible, Yardstick
-from sim.readers import read, spread
+from sim.readers import on_cluster, read, spread
 from sim.spec import Spec
 
 BUDGETS = (5.0, 10.0, 25.0, 50.0)
@@ -30,7 +30,7 @@ def main() -> None:
             cpus_per_node=given.cpus_per_node,
             out_of_order=True,
         )
-        fitting, _ = spread(trace, [spec])
+        fitting = on_cluster(spread(trace, [spec])[0], spec)
         yardstick = Yardstick(fitting, spec)
         for budget in BUDGETS:
             began = time.process_time()

@@ -18,6 +18,7 @@ from sim.packing.demands import JobOf, Share, as_trace, gpus_per_task, in_second
 from sim.packing.inputs import Kind, PackedJob
 from sim.packing.results import JobOutcome, PackedResult
 from sim.packing.workloads import drawn, gpus_of, header, is_packed, workloads_of
+from sim.readers import on_cluster
 from sim.readers.packing import read_jobs
 from sim.run import run
 from sim.spec import Spec
@@ -133,7 +134,7 @@ def _front(
         trace = as_trace(listed)
         tell_of_priorities(str(file), trace, [spec])
         return trace, listed.__getitem__, cloud.kinds
-    trace = jobs_of(jobs, history=history, specs=[spec])
+    trace = on_cluster(jobs_of(jobs, history=history, specs=[spec]), spec)
     largest = min(cloud.most_gpus, spec.gpus_per_node)
     sizes = gpus_per_task(trace, largest)
     lots = drawn(cloud.measured, gpus_of(packing.workloads), sizes, spec.seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sim.bound.best_possible import Yardstick
+from sim.readers import on_cluster
 from sim.reports.figures import require_matplotlib, write_figures
 from sim.reports.title import title_of
 from sim.reports.window import picture
@@ -45,7 +46,7 @@ def _single(options: SimulateOptions, spec: Spec) -> None:
     spec.check()
     if options.out is not None:
         make_directory(options.out)
-    trace = jobs_of(options.jobs, history=options.history, specs=[spec])
+    trace = on_cluster(jobs_of(options.jobs, history=options.history, specs=[spec]), spec)
     with at_work(f"simulating {len(trace):,} jobs"):
         done = run(trace, spec, options.engine)
     freely = None

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sim.on_ray import check_address
-from sim.readers import check_fits, from_records, read, spread
+from sim.readers import check_fits, from_records, on_cluster, read, spread
 from sim.spec import Spec
 from sim.sweep import Progress
 from sim.trace import Trace
@@ -51,8 +51,8 @@ OnOption = Annotated[
 def jobs_of(file: str | None, *, history: bool, specs: Sequence[Spec]) -> Trace:
     """The trace that was asked for; what is to be said of it goes to standard error.
 
-    Past jobs and published traces were made for another cluster: a job that exceeds a node becomes a gang,
-    and one that a cluster cannot hold is left out. In a trace of our own it is an error.
+    Past jobs and published traces were made for another cluster: a job that exceeds a node becomes a gang
+    (`on_cluster`), and one that a cluster cannot hold is left out. In a trace of our own it is an error.
     """
     if history == (file is not None):
         raise UserError("give either JOBS or --history")
@@ -83,7 +83,7 @@ def check_all(trace: Trace, specs: Sequence[Spec]) -> None:
     sizes = ("nodes", "gpus_per_node", "cpus_per_node", "memory_gib_per_node")
     clusters = {tuple(getattr(spec, name) for name in sizes): spec for spec in specs}
     for spec in clusters.values():
-        check_fits(trace, spec)
+        check_fits(on_cluster(trace, spec), spec)
 
 
 def fitting(name: str, trace: Trace, specs: Sequence[Spec]) -> Trace:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sim.outcomes import QueueResult
-from sim.readers.history import from_records
+from sim.readers import from_records, on_cluster
 from sim.reports.amounts import span
 from sim.run import SimulationRun, run
 from sim.spec import HOUR_S, Spec
@@ -113,7 +113,8 @@ def what_if(
     trace = fitting("the history", from_records(chosen), [now, then])
     now, then = (with_queues_of(trace, spec) for spec in (now, then))
     with at_work(f"simulating {len(trace):,} jobs twice"):
-        rows = differences(run(trace, now), run(trace, then), price_per_gpu_hour)
+        first, second = (run(on_cluster(trace, spec), spec) for spec in (now, then))
+    rows = differences(first, second, price_per_gpu_hour)
     if output.for_people or output is Format.NAME:
         LISTING.print(rows, output)
     else:
