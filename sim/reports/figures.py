@@ -170,7 +170,7 @@ def _figure(x: str, y: str, title: str) -> tuple[Figure, Axes]:
     axes.grid(color="#e6e6e6")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.yaxis.set_major_formatter("${x:,.0f}")
+    axes.yaxis.set_major_formatter("${x:,.10g}")
     return figure, axes
 
 

@@ -96,6 +96,12 @@ def test_axes_have_units_and_a_legend(points: list[SweepPoint]) -> None:
         assert "No-Wait" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+@pytest.mark.parametrize(("usd", "said"), [(0.0, "$0"), (0.5, "$0.5"), (12.5, "$12.5"), (3e5, "$300,000")])
+def test_small_amounts_are_not_rounded_to_dollars(points: list[SweepPoint], usd: float, said: str) -> None:
+    (axes,) = cost_against_load(points).axes
+    assert axes.yaxis.get_major_formatter()(usd) == said
+
+
 def test_the_title_names_the_trace_and_the_advised_point_is_marked(points: list[SweepPoint]) -> None:
     figure = cost_against_jct(points, "jobs.csv, 300 jobs on 4 × 8 GPUs")
     assert figure.get_suptitle() == "jobs.csv, 300 jobs on 4 × 8 GPUs"
