@@ -88,6 +88,7 @@ def chosen(trace: Trace, rows: Ints) -> Trace:
         users=trace.users and [trace.users[row] for row in rows.tolist()],
         max_wait_h=None if trace.max_wait_h is None else trace.max_wait_h[rows],
         priority=None if trace.priority is None else trace.priority[rows],
+        name=trace.name,
     )
 
 

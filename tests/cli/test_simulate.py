@@ -268,6 +268,8 @@ def test_a_published_trace_is_fitted_to_each_cluster_of_a_grid(cli, tmp_path):
     alone = [json.loads(cli(*words, "--gpus-per-node", gpus).out) for gpus in (2, 4)]
     assert [each["cloud_jobs"] for each in alone] == [1, 0], "the large one has a node of four to itself"
     assert [point["cloud_jobs"] for point in swept] == [1, 0]
+    assert cli("simulate", file, "--nodes", 2, "--out", tmp_path).code == 0
+    assert ">pods.csv: 4 jobs on 2 × 8 GPUs<" in (tmp_path / "gantt.svg").read_text()
 
 
 def test_a_calibrated_budget_is_kept_to_with_a_factor_too(cli, jobs):
