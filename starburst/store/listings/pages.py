@@ -71,7 +71,9 @@ def page(
             ids += conn.scalars(asked.limit(limit - len(ids)))
         arrays = array_rows.rows(asker(conn), user=user, queues=queues, phases=phases)
         ids += islice(_array_jobs(conn, arrays, array), limit - len(ids))
-    return queries.jobs(store, ids=ids)
+    # The next page begins after the last row: it must be that of the last id.
+    found = {row.id: row for row in queries.jobs(store, ids=ids)}
+    return [found[job_id] for job_id in ids if job_id in found]
 
 
 def _place(conn: Connection, job_id: str) -> ArrayPlace | None:
