@@ -120,10 +120,11 @@ def test_without_any_offers_a_job_waits_for_the_cluster_and_says_so_once():
     desk.submit(job("a"), job("never", cloud="never"))
     waits = "waits for 1 GPU on the cluster as long as it takes"
     for _ in range(2):
-        told = said(desk, "a").sentence
-        assert told == f"{waits} (the cloud has no offers); 1st in line for 1 GPU"
-        told = said(desk, "never").sentence
-        assert told == f"{waits} (its starburst.io/cloud says never); 2nd in line for 1 GPU"
+        told = said(desk, "a")
+        assert told.sentence == f"{waits} (the cloud has no offers); 1st in line for 1 GPU"
+        assert told.leaves_at is None
+        never = said(desk, "never").sentence
+        assert never == f"{waits} (its starburst.io/cloud says never); 2nd in line for 1 GPU"
         desk.wait(HOUR)
 
 

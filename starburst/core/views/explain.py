@@ -147,7 +147,7 @@ def _queued(
     state: State, record: JobRecord, clock: Clock, place: Callable[[State, JobRecord], int]
 ) -> Explanation:
     job = record.job
-    leaves_at = None if isinf(record.deadline) else record.deadline
+    leaves_at = record.deadline if state.fleet.offers and not isinf(record.deadline) else None
     in_line = job.cloud is not CloudChoice.ONLY
     never_fits = bool(state.capacity.nodes) and in_line and not state.capacity.ever(job)
     offers = state.fleet.price(job, state.fleet.offers.values())
