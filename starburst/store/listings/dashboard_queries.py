@@ -183,10 +183,14 @@ def machine_phases(conn: Connection) -> dict[tuple[str, str], int]:
 
 def ended_since(conn: Connection, since: float) -> int:
     """Micro-dollars of ended instances since a time; bills that began earlier count in proportion."""
-    c = t.instances.c
-    share = case((c.launched_at >= since, 1.0), else_=(c.ended_at - since) / (c.ended_at - c.launched_at))
-    ended = select(func.sum(c.micro_usd * share)).where(c.micro_usd > 0, c.ended_at > since)
-    return round(conn.scalar(ended) or 0)
+    total = 0.0
+    for c in (t.instances.c, t.past_instances.c):
+        share = case(
+            (c.launched_at >= since, 1.0), else_=(c.ended_at - since) / (c.ended_at - c.launched_at)
+        )
+        ended = select(func.sum(c.micro_usd * share)).where(c.micro_usd > 0, c.ended_at > since)
+        total += conn.scalar(ended) or 0.0
+    return round(total)
 
 
 def running_since(machines: Collection[InstanceRecord], since: float, now: float) -> int:
