@@ -59,7 +59,7 @@ def chakra(
         typer.Option(help="Bind pods of this namespace only, and read Jobs only there; repeatable."),
     ] = [],  # noqa: B006 - typer does not change it
     preempt: Annotated[
-        bool, typer.Option("--preempt", help="Evict pods of lower PriorityClasses for those of higher ones.")
+        bool, typer.Option("--preempt", help="Delete pods of lower PriorityClasses for those of higher ones.")
     ] = False,
     gang_timeout: Annotated[
         float, typer.Option(min=0, help="Seconds for which a gang keeps its places while bindings fail.")

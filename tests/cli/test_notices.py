@@ -158,6 +158,7 @@ def test_e_mail_has_the_first_line_as_its_subject() -> None:
     (mail,) = told
     assert "Subject: Starburst: job a: failed" in mail
     assert "To: ops@lab.example" in mail
+    assert "\nDate: " in mail
     assert "job b: failed" in mail
 
 

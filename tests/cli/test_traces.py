@@ -46,5 +46,5 @@ def test_a_published_trace_is_made_to_fit_the_cluster(cli, tmp_path: Path) -> No
     assert json.loads(told.out)["jobs_counted"] == 1, "200 CPUs are three nodes of 96"
     assert "1 of 2 jobs" in told.err
     assert cli("simulate", pods, "--nodes", 1, "--cpus-per-node", 96).err.splitlines()[-1] == (
-        f"error: {pods}: this cluster holds none of the 2 jobs; give --nodes"
+        f"error: {pods}: this cluster holds none of the 2 jobs; simulate more nodes, or larger ones"
     )

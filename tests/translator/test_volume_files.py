@@ -46,7 +46,7 @@ def files_of(*sources: dict[str, Any], data: Any = None) -> dict[tuple[int, str]
 
 
 def test_all_keys_are_files_and_items_choose_names_and_modes() -> None:
-    whole = {"configMap": {"name": "settings"}}
+    whole = {"configMap": {"name": "settings", "items": []}}
     chosen = {
         "secret": {
             "secretName": "hub",

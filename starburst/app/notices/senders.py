@@ -7,6 +7,7 @@ import smtplib
 import ssl
 from collections.abc import Awaitable, Callable
 from email.message import EmailMessage
+from email.utils import formatdate
 from pathlib import Path
 
 import httpx
@@ -70,7 +71,7 @@ async def _by_webhook(rule: NotifyRule, text: str) -> None:
 
 async def _by_mail(rule: NotifyRule, smtp: SmtpConfig, text: str) -> None:
     mail = EmailMessage()
-    mail["From"], mail["To"] = smtp.sender, ", ".join(rule.email)
+    mail["From"], mail["To"], mail["Date"] = smtp.sender, ", ".join(rule.email), formatdate()
     mail["Subject"] = f"Starburst: {text.splitlines()[0][:150]}"
     mail.set_content(text)
     await in_thread(lambda: _send(mail, smtp))

@@ -93,7 +93,7 @@ def _contents(
     data = lookup.data(SECRET if kind == "secret" else CONFIG_MAP, source, name)
     if data.values is None:
         return
-    if source.at("items").value is None:
+    if not source.at("items").value:  # an empty list chooses all, too
         yield from ((key, (text,), None) for key, text in data.values.items())
         return
     for item in source.at("items").items():
