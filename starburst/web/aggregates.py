@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from sqlalchemy import Connection, and_, func, or_, select
+
 from starburst.app.config import Config
 from starburst.app.config.caps import caps_of
 from starburst.app.config.sites import CloudConfig
@@ -13,8 +15,12 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import Facts
 from starburst.domain.money import Money
 from starburst.domain.node import Node
+from starburst.store import schema as t
 from starburst.store.counters import DecisionCounters
-from starburst.store.listings.dashboard_queries import PlacedJob, on_cluster
+from starburst.store.listings.dashboard_queries import QUEUED, PlacedJob, on_cluster
+
+#: In the record of a job whose wait is over and that cannot leave, and of one whose cluster does not let it.
+OBSTACLE, CONFINED = '"obstacle":{', '"confined":"'
 
 
 def rate(machines: Collection[InstanceRecord]) -> Money:
@@ -66,6 +72,20 @@ def gpus(nodes: Iterable[Node], holders: Iterable[PlacedJob]) -> dict[str, int]:
         left = max(0, node.capacity.gpus - busy[node.name] - reserved[node.name])
         states["free" if node.schedulable else "unschedulable"] += left
     return states
+
+
+def overdue(conn: Connection, config: Config, now: float) -> dict[str, int]:
+    """Numbers of queued jobs that should have left for the cloud by now, by queue.
+
+    A job that cannot leave when its wait is over gets a later deadline, or none: it is known by its obstacle.
+    Where there is no cloud, or the cluster does not let a job leave, it should not have left.
+    """
+    c = t.jobs.c
+    late = c.deadline < now
+    if config.cloud.kind == "skypilot" or config.cloud.known_offers():
+        late = or_(late, and_(c.record.contains(OBSTACLE), ~c.record.contains(CONFINED)))
+    counted = select(c.queue, func.count()).where(c.phase == QUEUED, late).group_by(c.queue)
+    return {row[0]: row[1] for row in conn.execute(counted)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,14 @@ from typing import Any
 from sim.world import SimJob, World
 from starburst.app.config import Config, parse_config
 from starburst.app.config.home import Home
-from starburst.core.model.events import Event, InstanceUnreachable, JobSubmitted, RunEnd, RunEnded
+from starburst.core.model.events import (
+    Event,
+    InstanceUnreachable,
+    JobSubmitted,
+    OffersChanged,
+    RunEnd,
+    RunEnded,
+)
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import Changes
 from starburst.core.views.snapshot import facts
@@ -106,15 +113,23 @@ class Lively:
         except ItIsNoonError:
             self.scheduler.take_changes()
 
+    def rent_from(self, cloud: Mapping[str, object]) -> None:
+        """It was started anew with this section `cloud`."""
+        self.config = parse_config({**CONFIG, "cloud": cloud}, "test")
+        self.app_context.store.set_fact("config", self.config.model_dump(mode="json"))
+        self.tell(OffersChanged(self.config.cloud.known_offers()))
+
     def cap(self, *caps: Mapping[str, object]) -> None:
         """It was started anew with these caps on spending, as in a config; what was spent counts."""
         self.config = parse_config({**CONFIG, "caps": [*caps]}, "test")
         self.app_context.store.set_fact("config", self.config.model_dump(mode="json"))
 
-    def tell(self, *events: Event) -> None:
-        """One more stored step, at noon."""
-        self.scheduler.handle(events, NOON)
-        self._commit(NOON, self.scheduler.take_changes())
+    def tell(self, *events: Event, later_s: float = 0.0) -> None:
+        """One more stored step, at noon or later."""
+        now = NOON + later_s
+        self.app_context.store.set_fact("clock", {"origin": time.time(), "speed": 1e-6, "start": now})
+        self.scheduler.handle(events, now)
+        self._commit(now, self.scheduler.take_changes())
 
     def submit(self, *jobs: Job) -> None:
         """Jobs arrive at noon."""

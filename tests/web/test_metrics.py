@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import delete
 
 from starburst.core.model.decisions import REASONS
+from starburst.core.model.events import Event, LeaveRuled
 from starburst.domain.job import Member
 from starburst.store import counters
 from starburst.store import schema as t
@@ -25,7 +26,7 @@ from starburst.web.context import AppContext
 from starburst.web.routes.metrics import metrics
 from tests.builders import job
 from tests.store.samples import submission
-from tests.web.lively import NOON, Lively
+from tests.web.lively import CONFIG, NOON, Lively
 from tests.web.promtool import promtool
 from tests.web.serving import served
 
@@ -90,6 +91,23 @@ def test_jobs_that_may_not_wait_yet_neither_wait_nor_leave(tmp_path: Path) -> No
         lively.app_context.store.submit(arrays, NOON)
         found = samples(scrape(lively.app_context))
     assert [total(found, f"{name}_jobs") for name in ("pending", "kept_out", "offloading")] == [9, 9, 0]
+
+
+def test_jobs_that_should_have_left_and_cannot_are_overdue_whatever_became_of_their_deadline(
+    tmp_path: Path,
+) -> None:
+    def overdue(home: Path, cloud: Mapping[str, object], *more: Event) -> float:
+        with Lively.begin(home) as lively:
+            lively.rent_from(cloud)
+            lively.submit(job("huge", 64, max_wait_s=60.0), job("patient", 64, cloud="never"))
+            lively.tell(*more, later_s=30.0)
+            assert total(samples(scrape(lively.app_context)), "overdue_jobs") == 0
+            lively.tell(later_s=90.0)
+            return total(samples(scrape(lively.app_context)), "overdue_jobs")
+
+    assert overdue(tmp_path / "small", CONFIG["cloud"]) == 1
+    assert overdue(tmp_path / "kept", CONFIG["cloud"], LeaveRuled("huge", "may not")) == 0
+    assert overdue(tmp_path / "none", {"kind": "none"}) == 0
 
 
 def test_counters_agree_with_the_decision_log(lively: Lively, text: str) -> None:

@@ -113,7 +113,7 @@ class Overview:
     leads: bool
     speed: float
     asked: JobFilter
-    #: Jobs by phase, and the number of jobs past their deadline.
+    #: Jobs by phase, and the number of those that should have left for the cloud by now.
     counts: Mapping[str, int]
     overdue: int
     waiters: Sequence[QueuedJob]
@@ -175,7 +175,7 @@ def overview(app_context: AppContext, computed: Computed, asked: JobFilter) -> O
             speed=pace.speed,
             asked=asked,
             counts=counts,
-            overdue=sum(board.overdue(conn, now).values()),
+            overdue=sum(aggregates.overdue(conn, config, now).values()),
             waiters=_waiters(conn),
             nodes=node_boxes(nodes, holders),
             nodes_total=len(nodes),

@@ -77,7 +77,7 @@ class StoreCollector(Collector):
             told, facts = counters.tallies(conn), dashboard_queries.facts(conn)
             machines = queries.machines(conn)
             waits = counters.waits(conn)
-            yield from _jobs(conn, now, waits)
+            yield from _jobs(conn, waits, aggregates.overdue(conn, config, now))
             yield from _decisions(told, waits)
             yield _steps(counters.steps(conn))
             yield from _machines(conn, sum(m.unreachable_since is not None for m in machines))
@@ -123,7 +123,7 @@ def _leadership(app_context: AppContext) -> Iterator[Metric]:
     yield gauge("leader_renewal_age_seconds", "Time since the leader renewed its lease.", lambda it: it.age_s)
 
 
-def _jobs(conn: Connection, now: float, known: Collection[str]) -> Iterator[Metric]:
+def _jobs(conn: Connection, known: Collection[str], late: dict[str, int]) -> Iterator[Metric]:
     """`known`: queues that are shown also while nothing is in them."""
     queues = dict.fromkeys(known, 0)
     pending, kept_out, offloading = dict(queues), dict(queues), dict(queues)
@@ -141,7 +141,6 @@ def _jobs(conn: Connection, now: float, known: Collection[str]) -> Iterator[Metr
     for queue in queues:
         for site in ("cluster", "cloud"):
             running.setdefault((queue, site), 0)
-    overdue = queues | dashboard_queries.overdue(conn, now)
     yield _by("pending_jobs", "Jobs that wait in the queue.", ["queue"], _keyed(pending))
     yield _by("kept_out_jobs", "Jobs that may not wait yet: held or blocked.", ["queue"], _keyed(kept_out))
     yield _by(
@@ -151,7 +150,7 @@ def _jobs(conn: Connection, now: float, known: Collection[str]) -> Iterator[Metr
         _keyed(offloading),
     )
     yield _by("running_jobs", "Jobs with a run that may be alive.", ["queue", "site"], running.items())
-    yield _by("overdue_jobs", "Queued jobs whose deadline has passed.", ["queue"], _keyed(overdue))
+    yield _by("overdue_jobs", "Queued jobs that should have left by now.", ["queue"], _keyed(queues | late))
 
 
 def _decisions(told: counters.DecisionCounters, waited: Mapping[str, counters.Waits]) -> Iterator[Metric]:
