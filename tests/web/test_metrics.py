@@ -15,7 +15,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import delete
 
 from starburst.core.model.decisions import REASONS
-from starburst.core.model.events import Event, LeaveRuled
+from starburst.core.model.events import (
+    Event,
+    InstanceGone,
+    InstanceReady,
+    LeaveRuled,
+    RunEnd,
+    RunEnded,
+    RunStarted,
+)
 from starburst.domain.job import Member
 from starburst.store import counters
 from starburst.store import schema as t
@@ -161,6 +169,28 @@ def test_settled_and_running_bills_are_what_starburst_cost_says(lively: Lively, 
     assert total(found, "cloud_dollars_per_hour_limit") == pytest.approx(
         12 * 3.06 + 8 * 12.24 + 2 * 24.48 + 10 * 0.09
     )
+
+
+def test_a_bill_is_settled_and_running_from_the_first_machine_on_though_one_of_the_two_is_nothing(
+    tmp_path: Path,
+) -> None:
+    """Else a first bill is no increase of the counter, and the sum of both is there by turns."""
+    with Lively.begin(tmp_path) as lively:
+        lively.rent_from(CONFIG["cloud"])
+        lively.submit(job("train", 1, cloud="only", user="ada"))
+
+        def bills() -> list[float]:
+            found = samples(scrape(lively.app_context))
+            key = (("queue", "default"), ("user", "ada"))
+            return [found["cloud_cost_dollars_total", key], found["cloud_unsettled_dollars", key]]
+
+        (machine,) = lively.scheduler.state.fleet.instances
+        lively.tell(InstanceReady(machine, NOON), RunStarted("train", 1))
+        lively.tell(later_s=3600.0)
+        assert bills() == [0, pytest.approx(3.06)]
+        lively.tell(RunEnded("train", 1, RunEnd.EXITED, 0), later_s=3600.0)
+        lively.tell(InstanceGone(machine, NOON, NOON + 3600.0), later_s=3600.0)
+        assert bills() == [pytest.approx(3.06), 0]
 
 
 def test_the_packing_gap_is_there_once_machines_have_tasks(lively: Lively, tmp_path: Path) -> None:

@@ -198,13 +198,21 @@ def _machines(conn: Connection, unreachable: int) -> Iterator[Metric]:
 
 
 def _money(spent: Mapping[str, counters.Spent], owed: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
-    labels = ["queue", "user"]
-    settled = {(queue, user): n / MICRO for queue, users in spent.items() for user, n in users.items()}
-    yield _count("cloud_cost_dollars", "Bills of machines that have ended.", labels, settled.items())
-    open_bills = {key: n / MICRO for key, n in owed.items()}
+    """Both for everybody who has either: a first bill is an increase only after a 0."""
+    labels, nobody = ["queue", "user"], dict.fromkeys(owed, 0)
+    settled = nobody | {(queue, user): n for queue, users in spent.items() for user, n in users.items()}
+    open_bills = dict.fromkeys(settled, 0) | dict(owed)
+    yield _count("cloud_cost_dollars", "Bills of machines that have ended.", labels, _dollars(settled))
     yield _by(
-        "cloud_unsettled_dollars", "Bills so far of machines that have not ended.", labels, open_bills.items()
+        "cloud_unsettled_dollars",
+        "Bills so far of machines that have not ended.",
+        labels,
+        _dollars(open_bills),
     )
+
+
+def _dollars(bills: Mapping[tuple[str, str], int]) -> Values:
+    return [(key, micro_usd / MICRO) for key, micro_usd in bills.items()]
 
 
 def _keyed(counts: Mapping[str, int]) -> Values:
