@@ -272,6 +272,63 @@ def test_alerts_and_the_grafana_dashboard_use_only_metrics_that_exist(text: str)
     assert {"scheduler_up", "pending_jobs", "cloud_dollars_per_hour_limit"} <= used
 
 
+#: What each replica says, as all of them read one store.
+EACH = {
+    'pending_jobs{queue="q"}': "3x1600",
+    "cloud_dollars_per_hour": "40x1600",
+    'cloud_cost_dollars_total{queue="q",user="ada"}': "0+2x1600",
+    'cloud_unsettled_dollars{queue="q",user="ada"}': "7x1600",
+    "decision_log_seq": "0+5x1600",
+    "packing_gap_ratio": "0.1x1600",
+}
+
+
+@pytest.mark.parametrize("leading", [{"a": 0, "b": 1}, {"a": None}])
+def test_the_grafana_dashboard_counts_what_several_replicas_say_once(
+    leading: Mapping[str, int | None], tmp_path: Path
+) -> None:
+    board = json.loads((DEPLOY / "grafana" / "starburst.json").read_text("utf-8"))
+    shown = {panel["title"]: panel["targets"][-1]["expr"] for panel in board["panels"]}
+    told = [
+        {"series": f"starburst_{name}", "values": values}
+        for replica, leads in leading.items()
+        for name, values in {
+            **{_of(replica, name): values for name, values in EACH.items()},
+            **({} if leads is None else {_of(replica, "leading"): f"{leads}x1600"}),
+        }.items()
+    ]
+    values = {
+        "Waiting": 3,
+        "Waiting by queue": 3,
+        "Cloud, per hour": 40,
+        "Cloud, settled in 24 h": 2880,
+        "Bills by queue and user": 3007,
+        "Decisions and failed launches per hour": 300,
+        "Packing gap": 0.1,
+    }
+    asked = [
+        {
+            "expr": f"sum({shown[title]})",
+            "eval_time": "1500m",
+            "exp_samples": [{"labels": "{}", "value": value}],
+        }
+        for title, value in values.items()
+    ]
+    file = tmp_path / "board.test.yaml"
+    file.write_text(
+        yaml.safe_dump({"tests": [{"interval": "1m", "input_series": told, "promql_expr_test": asked}]})
+    )
+    done = subprocess.run(
+        [promtool(), "test", "rules", str(file)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _of(replica: str, name: str) -> str:
+    base, _, labels = name.rstrip("}").partition("{")
+    return f'{base}{{instance="{replica}"{"," if labels else ""}{labels}}}'
+
+
 def test_promtool_accepts_the_rules_and_they_fire_when_they_should() -> None:
     for arguments in (
         ["check", "rules", str(RULES)],
