@@ -14,6 +14,7 @@ from starburst.app.config import Config
 from starburst.app.config.sites import KubernetesConfig
 from starburst.app.doctor.cluster_checks import CLAIMS, cluster_checks
 from starburst.app.doctor.doctor import DoctorCheck
+from starburst.clusters.kubernetes import leadership
 from starburst.kube.resources import LEASES, NAMESPACES, NODES, PODS
 from tests.kube_unit.server import FakeServer
 
@@ -156,6 +157,22 @@ def test_chakra_is_found_wherever_it_has_its_lease(tmp_path: Path, namespace: st
         server.add(LEASES, lease(namespace))
 
     assert of(diagnose(tmp_path, move), "chakra") == ("ok", f"chakra-0 leads, in {namespace}")
+
+
+def test_a_pod_looks_for_chakra_where_its_account_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "namespace").write_text("batch-system\n")
+    monkeypatch.setattr(leadership, "POD_NAMESPACE", tmp_path / "namespace")
+
+    def install(server: FakeServer) -> None:
+        server.remove(LEASES, "starburst-system", "chakra")
+        server.add(LEASES, lease("batch-system"))
+        for namespace in ("starburst-system", "kube-system"):
+            path = f"GET {LEASES.path(namespace, 'chakra')}"
+            server.fail(path, status=403, reason="Forbidden", times=9)
+
+    assert of(diagnose(tmp_path, install), "chakra") == ("ok", "chakra-0 leads, in batch-system")
 
 
 def test_a_chakra_that_is_gone_is_told_from_one_that_was_never_seen(tmp_path: Path) -> None:

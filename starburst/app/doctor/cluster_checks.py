@@ -184,7 +184,8 @@ async def _chakra(api: Api, sleep: Sleep) -> DoctorCheck:
 
 
 async def _lease(api: Api) -> Object | None:
-    for namespace in (SYSTEM, ALONE):
+    # A pod's account may read it in its own namespace only, where the chart has both programs.
+    for namespace in dict.fromkeys((await lease_namespace(api, ""), SYSTEM, ALONE)):
         lease = await api.find(LEASES, namespace, CHAKRA)
         if lease is not None:
             return lease
