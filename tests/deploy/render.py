@@ -24,6 +24,7 @@ NAMESPACE, RELEASE = "starburst-system", "starburst"
 ACTION = re.compile(r"\{\{(-)?\s+(.*?)\s+(-)?\}\}", re.DOTALL)
 PATH = re.compile(r"(\$?)\.((?:Values|Release)(?:\.[A-Za-z]+)+)")
 HAS = re.compile(r'\.Capabilities\.APIVersions\.Has "([a-z0-9./]+)"')
+IS = re.compile(r'eq (\S+) "([a-z]+)"')
 TO_YAML = re.compile(r"toYaml (\S+) \| indent ([0-9]+)")
 DIGEST = re.compile(r"toJson (\S+) \| sha256sum")
 QUOTE = re.compile(r"(\S+) \| quote")
@@ -42,12 +43,16 @@ class UnknownTemplateError(Exception):
     """The chart uses something that is not known here, or a value that is not there."""
 
 
-def chart(values: Mapping[str, Any] = {}, apis: frozenset[str] = frozenset({"policy/v1"})) -> Iterator[str]:
+def chart(
+    values: Mapping[str, Any] = {},
+    apis: frozenset[str] = frozenset({"policy/v1"}),
+    release: str = RELEASE,
+) -> Iterator[str]:
     """Every template of the chart that has anything in it; `values` are laid over the defaults."""
     defaults = yaml.safe_load((CHART / "values.yaml").read_text())
     scope = {
         "Values": _over(defaults, values),
-        "Release": {"Name": RELEASE, "Namespace": NAMESPACE},
+        "Release": {"Name": release, "Namespace": NAMESPACE},
         "APIs": apis,
     }
     for path in sorted((CHART / "templates").iterdir()):
@@ -56,9 +61,13 @@ def chart(values: Mapping[str, Any] = {}, apis: frozenset[str] = frozenset({"pol
             yield text + "\n"
 
 
-def objects(values: Mapping[str, Any] = {}, apis: frozenset[str] = frozenset({"policy/v1"})) -> list[Any]:
+def objects(
+    values: Mapping[str, Any] = {},
+    apis: frozenset[str] = frozenset({"policy/v1"}),
+    release: str = RELEASE,
+) -> list[Any]:
     """The same, read."""
-    return [item for text in chart(values, apis) for item in yaml.safe_load_all(text)]
+    return [item for text in chart(values, apis, release) for item in yaml.safe_load_all(text)]
 
 
 @dataclass
@@ -124,6 +133,9 @@ def _condition(action: str, scope: Mapping[str, Any]) -> bool:
     has = HAS.fullmatch(action)
     if has:
         return has[1] in scope["APIs"]
+    equal = IS.fullmatch(action)
+    if equal:
+        return bool(_value(equal[1], scope) == equal[2])
     return not _value(action[4:], scope) if action.startswith("not ") else bool(_value(action, scope))
 
 

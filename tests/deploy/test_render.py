@@ -39,6 +39,7 @@ SCOPE: dict[str, Any] = {
         ("{{ .Values.box.n -}}\n  a", "3a"),
         ('{{ if .Capabilities.APIVersions.Has "policy/v1" }}a{{ end }}', "a"),
         ('{{ if .Capabilities.APIVersions.Has "policy/v2" }}a{{ end }}', ""),
+        ('{{ if eq .Release.Name "r" }}a{{ end }}{{ if eq .Release.Name "s" }}b{{ end }}', "a"),
         ("{{ toYaml .Values.box.map | indent 2 }}\n", "  a:\n    k: v\n  z: 1\n"),
         (
             "{{ toJson .Values.box.map | sha256sum }}",
