@@ -144,7 +144,13 @@ class ChakraScheduler:
             self.planner.state.volumes.synced((resource.plural, namespace))
             self._wake.ring()
 
-        handler = Handler(told, synced)
+        def refused(error: ApiError) -> None:
+            """A namespace that went with its rights holds up its own pods only: their Jobs are not known."""
+            if namespace and (resource.plural, namespace) in self._unsynced:
+                log.warning("cannot-list", of=resource.plural, namespace=namespace, error=str(error))
+                synced()
+
+        handler = Handler(told, synced, refused)
         await Reflector(
             self._api, resource, read, handler, namespace=namespace, sleep=self._sleep, draw=self._draw
         ).run()
