@@ -200,10 +200,11 @@ def test_pages_end_where_the_next_begins(store: Store) -> None:
 def test_long_pages_of_what_is_not_taken_up_end_where_the_next_begins(store: Store) -> None:
     store.submit([array("y", 1500)], 1.0)
     store.submit([submission("a")], 2.0)
-    found: list[str] = []
-    while page := pages.page(store, after=page[-1] if found else None, limit=700):
-        found += [row.id for row in page]
-    assert found == ["a", *(f"y-id-{n}" for n in range(1500))]
+    found, after = [], None
+    while page := pages.page(store, after=after, limit=700):
+        found += page
+        after = page[-1]
+    assert [row.id for row in found] == ["a", *(f"y-id-{n}" for n in range(1500))]
 
 
 def test_a_job_that_is_not_taken_up_can_be_read(store: Store) -> None:

@@ -10,12 +10,14 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine, insert, text
 
+from starburst.app.config import Config as StarburstConfig
 from starburst.store import counters
 from starburst.store.counters import WaitHistogram
 from starburst.store.engine import MIGRATIONS
 from starburst.store.listings import dashboard_queries
 from starburst.store.schema import facts
 from starburst.store.store import Store
+from starburst.web.aggregates import overdue
 
 pytestmark = pytest.mark.sqlite
 
@@ -59,7 +61,7 @@ def test_the_dashboard_sorts_no_queue(store: Store) -> None:
 
         conn.execute = explained  # type: ignore[method-assign]
         dashboard_queries.queued_jobs(conn, 50)
-        dashboard_queries.overdue(conn, 0.0)
+        overdue(conn, StarburstConfig(), 0.0)
         dashboard_queries.job_counts(conn)
     plans = [plan for plan in asked if "SCAN" in plan or "ORDER BY" in plan]
     assert not plans, plans

@@ -90,7 +90,8 @@ def fitting(name: str, trace: Trace, specs: Sequence[Spec]) -> Trace:
     """The jobs without those that leave at once under any policy, since a cluster cannot hold them."""
     fitting, left_out = spread(trace, specs)
     if not len(fitting):
-        raise UserError(f"{name}: this cluster holds none of the {len(trace):,} jobs; simulate more nodes, or larger ones")
+        none = f"this cluster holds none of the {len(trace):,} jobs"
+        raise UserError(f"{name}: {none}; simulate more nodes, or larger ones")
     if left_out:
         tell([f"{name}: left out what this cluster cannot hold: {left_out} of {len(trace)} jobs"])
     check_all(fitting, specs)

@@ -87,13 +87,6 @@ def job_counts(conn: Connection) -> list[JobCount]:
     return [JobCount(*row) for row in conn.execute(counted)]
 
 
-def overdue(conn: Connection, now: float) -> dict[str, int]:
-    """Numbers of queued jobs past their deadline, by queue."""
-    c = t.jobs.c
-    late = select(c.queue, func.count()).where(c.phase == QUEUED, c.deadline < now).group_by(c.queue)
-    return {row[0]: row[1] for row in conn.execute(late)}
-
-
 def placed_jobs(conn: Connection) -> list[PlacedJob]:
     """Jobs with slots, in order of arrival."""
     c = t.jobs.c
@@ -185,9 +178,7 @@ def ended_since(conn: Connection, since: float) -> int:
     """Micro-dollars of ended instances since a time; bills that began earlier count in proportion."""
     total = 0.0
     for c in (t.instances.c, t.past_instances.c):
-        share = case(
-            (c.launched_at >= since, 1.0), else_=(c.ended_at - since) / (c.ended_at - c.launched_at)
-        )
+        share = case((c.launched_at >= since, 1.0), else_=(c.ended_at - since) / (c.ended_at - c.launched_at))
         ended = select(func.sum(c.micro_usd * share)).where(c.micro_usd > 0, c.ended_at > since)
         total += conn.scalar(ended) or 0.0
     return round(total)
