@@ -70,8 +70,9 @@ def test_a_second_stop_can_shorten_the_grace(root: Path) -> None:
 
 
 def test_nothing_of_a_stopped_job_is_alive(root: Path) -> None:
-    stopped(root, "echo up; sleep 600 & echo $!; setsid sleep 600 & echo $!; wait", 0)
-    pids = [int(line) for line in log(root).split()[1:]]
+    stopped(root, "sleep 600 & a=$!; setsid sleep 600 & echo up $a $!; wait", 0)
+    pids = [int(word) for word in log(root).split()[1:]]
+    assert len(pids) == 2
     assert not any(map(is_alive, pids))
 
 
