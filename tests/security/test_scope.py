@@ -25,12 +25,12 @@ from starburst.domain.job import CloudChoice, Phase
 from starburst.store import cron_jobs, tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
-from starburst.web.app import make_app
+from starburst.web.app import make_app, serve
 from starburst.web.context import AppContext
 from starburst.web.serving.listen import listening
 from starburst.web.serving.server import serving
 from tests.cli.past import NOON, Past
-from tests.web.conftest import API, HERE, TestClient
+from tests.web.conftest import API, HERE, TestClient, api_of_process
 
 MINE, THEIRS = "open", "secret-queue"
 CONFIG = {
@@ -71,9 +71,9 @@ def told(app_context: AppContext, *queues: str, role: str = "viewer") -> dict[st
     """Every answer that the token of these queues gets, of all that can be asked for."""
     secret = tokens.create(app_context.store, Token(f"t{len(queues)}", Role(role), queues or None, NOON))
     bearer = {"Authorization": f"Bearer {secret}"}
-    with TestClient(
-        make_app(app_context, HttpConfig(requests_per_second=10_000)), base_url=HERE, headers=bearer
-    ) as client:
+    app = api_of_process()
+    serve(app, app_context, HttpConfig(requests_per_second=10_000))
+    with TestClient(app, base_url=HERE, headers=bearer) as client:
         found: dict[str, str] = {}
 
         def ask(path: str, method: str = "GET", **more: Any) -> httpx.Response:

@@ -6,10 +6,13 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fastapi import FastAPI
 from httpx import Response
 
 from starburst.app.config.home import Home
@@ -17,7 +20,7 @@ from starburst.app.config.http import HttpConfig
 from starburst.store import tokens
 from starburst.store.store import Store
 from starburst.store.tokens import Role, Token
-from starburst.web.app import make_app
+from starburst.web.app import make_app, serve
 from starburst.web.context import AppContext
 from tests.cli.past import NOON, Past
 from tests.web.browser import browser
@@ -112,10 +115,21 @@ def settings() -> HttpConfig:
     return HttpConfig()
 
 
+@cache
+def api_of_process() -> FastAPI:
+    """The API and the login, which serve one test after another: making them takes as long as ten requests.
+
+    Its health and its pages are those of a home without anything; `ask` asks for none of them.
+    """
+    with TemporaryDirectory() as root, Store.open(Path(root) / "home" / "starburst.db") as nothing:
+        return make_app(AppContext(Home(Path(root) / "home"), nothing), HttpConfig())
+
+
 @pytest.fixture
 def ask(app_context: AppContext, settings: HttpConfig, wall: Time, clock: Time) -> Iterator[Ask]:
     """Sends a request to the API, with a token if one is given; a bug is a 500."""
-    app = make_app(app_context, settings, clock=clock, wall=wall)
+    app = api_of_process()
+    serve(app, app_context, settings, clock=clock, wall=wall)
     with TestClient(app, base_url=HERE, raise_server_exceptions=False, follow_redirects=False) as client:
 
         def ask(method: str, path: str, token: str | None = None, **more: Any) -> Response:
@@ -123,7 +137,7 @@ def ask(app_context: AppContext, settings: HttpConfig, wall: Time, clock: Time) 
             if token is not None:
                 headers["Authorization"] = f"Bearer {token}"
             client.cookies.clear()
-            where = path if path.startswith(("/login", "/health", "/open")) else API + path
+            where = path if path.startswith(("/login", "/open")) else API + path
             return client.request(method, where, headers=headers, **more)
 
         yield ask
