@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from starburst.clouds.sky.access.agent_archive import agent_archive
 from starburst.clouds.sky.agent import dead_man_switch
 from starburst.clouds.sky.machines.keepalive import keeper
 from starburst.core.model.events import RunEnded, RunStarted
 from starburst.runs.supervisor.lease import boot_id, boottime
 from tests.app.virtual import run
+from tests.clouds.sky.agent_machine import compiled_archive
 from tests.clouds.sky.fake import FakeSky
 from tests.clouds.sky.life import Life, play, ready, run_of
 
@@ -121,7 +121,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, does in {"sudo": sudo, "crontab": "exit 1"}.items():
         (programs / name).write_text(f"#!/bin/sh\n{does}\n")
         (programs / name).chmod(0o755)
-    (tmp_path / "agent.pyz").write_bytes(agent_archive())
+    (tmp_path / "agent.pyz").write_bytes(compiled_archive())
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     yield tmp_path
