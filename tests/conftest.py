@@ -35,6 +35,11 @@ settings.register_profile(
 settings.load_profile("starburst")
 
 
+# A user's own server and store are asked nothing, whatever the shell has that tests are started from.
+for name in ("SERVER", "STORE", "TOKEN", "INSECURE", "ADVERTISE", "REPORT", "REPORT_TOKEN"):
+    os.environ.pop(f"STARBURST_{name}", None)
+
+
 # Servers of tests have their own certificates: reading the roots of the host, 25 ms each time, is left out.
 ssl.SSLContext.load_default_certs = lambda *_: None  # type: ignore[method-assign,assignment]
 
