@@ -89,13 +89,13 @@ def status(
             _note(backend, output)
             _one(backend, job, chosen, output, limit, watch=watch)
         return
-    with open_lister() as backend:
-        chosen = selection(backend.now())
-        _note(backend, output)
+    with open_lister() as lister:
+        chosen = selection(lister.now())
+        _note(lister, output)
         if watch:
-            _watch(backend, lambda: chosen.rows(backend), output)
+            _watch(lister, lambda: chosen.rows(lister), output)
         else:
-            _list(backend, chosen, output, limit)
+            _list(lister, chosen, output, limit)
 
 
 def _note(backend: JobLister, output: Format) -> None:
