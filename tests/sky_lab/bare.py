@@ -6,7 +6,7 @@ import re
 import subprocess
 import time
 
-from tests.sky_lab.ec2 import billed
+from tests.sky_lab.ec2 import COSTING, of_cluster
 
 #: What the job prints: the time on its machine's clock, which is this host's in the laboratory.
 SCRIPT = "date +%s.%N"
@@ -30,8 +30,9 @@ def idle(cluster: str) -> float:
     """Seconds that a machine without work is billed under the shortest autostop there is."""
     command = ["sky", "autostop", "-y", "-i", "1", "--down", cluster]
     subprocess.run(command, check=True, capture_output=True, timeout=LIMIT_S)
-    since = time.time()
-    while any(tags.get("Name", "").startswith(f"{cluster}-") for tags in billed().values()):
+    since, there = time.time(), set(of_cluster(cluster).values())
+    assert there & COSTING, f"{cluster} is {', '.join(there) or 'not there'}"
+    while COSTING & set(of_cluster(cluster).values()):
         assert time.time() - since < LIMIT_S, f"{cluster} is not given back"
         time.sleep(1)
     return round(time.time() - since, 1)

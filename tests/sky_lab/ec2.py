@@ -16,6 +16,8 @@ import boto3
 from starburst.clouds.sky.machines.naming import CONTROLLER, INTENT
 
 REGIONS = ("us-east-1", "us-west-2")
+#: States of an instance that costs money.
+COSTING = frozenset({"pending", "running", "stopping", "stopped"})
 #: The cloud's times are whole seconds.
 EXACT_S = 1.0
 
@@ -108,7 +110,7 @@ def of_cluster(name: str) -> dict[str, str]:
 
 def billed() -> dict[str, dict[str, str]]:
     """Instances of the first region that cost money just now, whosever they are, with their tags."""
-    costing = {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}
+    costing = {"Name": "instance-state-name", "Values": sorted(COSTING)}
     return {one["InstanceId"]: _tags(one) for one in _listed(REGIONS[0], costing)}
 
 

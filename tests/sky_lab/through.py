@@ -44,7 +44,7 @@ def through_starburst(root: Path) -> Iterator[tuple[str, float]]:
     at.up()
     try:
         _until("offers known", at.has_offers)
-        (first,) = at.submit([_manifest("first", f"{SCRIPT}; sleep 3600")])
+        (first,) = at.submit([_manifest("first", f"{SCRIPT}; sleep 3600", estimate="2h")])
         yield "decision, fresh: to the first line", _first_line(at, first)
         kinds: dict[str, str | None] = {"warm": None}
         if os.environ.get("SKYLAB_DOCKER"):
@@ -64,7 +64,8 @@ def through_starburst(root: Path) -> Iterator[tuple[str, float]]:
         at.kill()
 
 
-def _manifest(name: str, script: str, image: str | None = None) -> dict[str, Any]:
+def _manifest(name: str, script: str, image: str | None = None, estimate: str = "5m") -> dict[str, Any]:
+    """A job that joins the machine of another one which is taken to need it for longer."""
     container: dict[str, Any] = {
         "name": "main",
         "command": ["sh", "-c", script],
@@ -72,11 +73,14 @@ def _manifest(name: str, script: str, image: str | None = None) -> dict[str, Any
     }
     if image:
         container["image"] = image
-    keys = {"starburst.io/cloud": "only", "starburst.io/use-spot": "true"}
+    keys = {"cloud": "only", "use-spot": "true", "runtime-estimate": estimate}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "annotations": keys},
+        "metadata": {
+            "name": name,
+            "annotations": {f"starburst.io/{key}": value for key, value in keys.items()},
+        },
         "spec": {
             "backoffLimit": 0,
             "template": {
