@@ -138,20 +138,6 @@ def test_the_right_to_leave_is_bound_to_nobody_and_stands_in_a_file_of_its_own_t
     assert granted(role) == {(asked.verb, asked.group, asked.resource)}
 
 
-def test_a_release_for_a_second_starburst_makes_nothing_that_the_first_one_has() -> None:
-    """Helm refuses a release with an object of another one."""
-
-    def made(release: str, **values: Any) -> set[tuple[str, str, str]]:
-        found = objects({"starburst": values}, release=release)
-        return {
-            (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]) for item in found
-        }
-
-    first, second = made(RELEASE), made("second", leaseName="second")
-    assert len(first) == len(second) + 1
-    assert not first & second
-
-
 def test_each_changes_its_own_lease_only_and_starburst_reads_chakras() -> None:
     ours = {"starburst-chakra": chakra_plugin.main.LEASE, "starburst": KubernetesConfig().lease_name}
     for role in (item for item in objects() if item["kind"] == "Role"):
