@@ -10,7 +10,8 @@ from sqlalchemy import func, select
 from starburst.app.config.caps import CapConfig
 from starburst.clouds.sky.machines.machine import COARSE_S, DOWN_S, SWITCH_S
 from starburst.clouds.sky.machines.naming import Naming
-from starburst.clouds.sky.machines.observer import WORD_S
+from starburst.clouds.sky.machines.observer import RETAINED_S, WORD_S
+from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.money import Money
 from starburst.store.listings import queries
 from starburst.store.schema import history
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 LATE_S = 1200 + 60 * 5 + SWITCH_S + DOWN_S + COARSE_S
 #: And of one that its cloud has forgotten, and of whose switch nobody was told: until SkyPilot answers.
 UNARMED_S = 8 * 3600.0
+#: `cloud.launch_limit`.
+LAUNCH_LIMIT_S = 1200.0
 #: A price that is told counts unless its scheduler dies or is stopped within so many seconds.
 NOTED_S = 300.0
 #: Seconds until machines are ended that run when a cap is reached, where nothing holds that up: the longest
@@ -131,11 +134,14 @@ class Bills:
                 (first.micro_usd, last.micro_usd) for first, last in zip(least, most, strict=True)
             ]
         records = queries.instance_records(store, include_ended=True)
-        books = {record.id: record.micro_usd for record in records if record.micro_usd}
+        billed = {record.id: record for record in records if record.micro_usd}
+        books = {name: record.micro_usd for name, record in billed.items()}
         names = (bills.keys() - self._verdict.unbilled) | books.keys()
         self._verdict.checked["bills"] += len(names)
         for name in sorted(names):
             ours, theirs = books.get(name, 0), bills.get(name, [(0, 0)])
+            if name not in bills and self._may_have_been(billed[name]):
+                continue
             if not any(least <= ours <= most for least, most in theirs) and not self._guessed(
                 name, ours, theirs
             ):
@@ -179,6 +185,20 @@ class Bills:
         rate, by_s = cloud.rate_of(vms[0]) * len(vms), (BEFORE_BOOT_S + off_s, late_s + off_s)
         early, late = (rate.for_seconds(seconds).micro_usd + 1 for seconds in by_s)
         return min(least for least, _ in theirs) - early <= ours <= max(most for _, most in theirs) + late
+
+    def _may_have_been(self, record: InstanceRecord) -> bool:
+        """Whether a launch that made nothing is billed within its bound, as nobody could tell that.
+
+        Its cloud, which was asked for the first time after so long, may have forgotten a machine of it.
+        """
+        off_s = OFF_S if self._storm.weather.on & WRONG_CLOCKS else 0.0
+        asked_at, latest = record.requested_at, record.requested_at + LAUNCH_LIMIT_S + off_s
+        longest_s = max(
+            (until - asked_at for since, until in self._storm.cloud.dark if since <= latest), default=0.0
+        )
+        self._verdict.checked["bills of launches that nobody can tell of"] += 1
+        most = record.rate.for_seconds(longest_s + LATE_S + off_s)
+        return longest_s >= RETAINED_S and record.micro_usd <= most.micro_usd
 
     def _paid(self, store: Store, books: dict[str, int]) -> None:
         """Each bill was paid by jobs."""
