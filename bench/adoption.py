@@ -79,7 +79,7 @@ def _fields(value: object) -> object:
 async def serve() -> None:
     """A fake API server that makes Jobs when it is told to."""
     async with FakeServer("31") as server:
-        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        status: dict[str, object] = {"conditions": [{"type": "Ready", "status": "True"}]}
         full = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": "8", "pods": "110"}
         node = {"metadata": {"name": "busy"}, "status": {**status, "allocatable": {**full, "cpu": "1"}}}
         server.add(NODES, node)

@@ -88,7 +88,7 @@ def submit(store: Store, jobs: int) -> None:
 
 def take_up(store: Store, scheduler: Scheduler, asked: Intake) -> None:
     """A step as the controller makes it."""
-    scheduler.handle(asked.events, 0.0)
+    scheduler.handle(list(asked.events), 0.0)
     step = Step(
         now=0.0,
         changes=scheduler.take_changes(),

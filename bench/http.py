@@ -35,8 +35,10 @@ from starburst.store.store import Store
 #: What a job's wait for its start may be of that on the idle scheduler; 1.13 on a quiet machine.
 MOST = 5.0
 #: What people and programs ask, in turn.
-MIX = ("/api/v1/summary", "/api/v1/jobs?limit=100", "/api/v1/jobs/{job}", "/api/v1/jobs/{job}/explain")
-MIX += ("/api/v1/nodes", "/api/v1/events?newest=true&limit=50", "/metrics", "/dashboard/overview")
+MIX = (
+    *("/api/v1/summary", "/api/v1/jobs?limit=100", "/api/v1/jobs/{job}", "/api/v1/jobs/{job}/explain"),
+    *("/api/v1/nodes", "/api/v1/events?newest=true&limit=50", "/metrics", "/dashboard/overview"),
+)
 CONFIG = {
     "cluster": {"nodes": [{"name": "node", "count": 4, "gpus": 8}]},
     "cloud": {"offers": []},

@@ -230,8 +230,10 @@ class Life:
         """What is not as it must be at the end."""
         scheduler, bills = self.scheduler, self.cloud.billed()
         with self.store.read() as conn:
-            books = dict(conn.exec_driver_sql(f"SELECT id, micro_usd FROM instances {PAST_BILLS}").all())
-            phases = dict(conn.exec_driver_sql(f"SELECT phase, count(*) FROM {JOBS} GROUP BY phase").all())
+            billed = conn.exec_driver_sql(f"SELECT id, micro_usd FROM instances {PAST_BILLS}")
+            books: dict[str, int] = dict(billed.tuples().all())
+            counted = conn.exec_driver_sql(f"SELECT phase, count(*) FROM {JOBS} GROUP BY phase")
+            phases: dict[str, int] = dict(counted.tuples().all())
             paid = conn.exec_driver_sql(f"SELECT coalesce(sum(cloud_micro_usd), 0) FROM {JOBS}").scalar_one()
         jobs = self.users.submitted
         checks = {

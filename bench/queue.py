@@ -45,6 +45,7 @@ from starburst.store.listings import dashboard_queries, pages, queries
 from starburst.store.listings.job_list import JobChoice, listed
 from starburst.store.store import Step, Store
 from starburst.store.user_requests import UserRequest
+from starburst.web import aggregates
 
 #: What figures may be of those of a queue a tenth as long: what is done once for each job, and what is not.
 EACH_JOB, LOOKED_UP = 20.0, 4.0
@@ -100,13 +101,14 @@ def lived(store: Store, settings: Settings) -> dict[str, float]:
 
 def asked(store: Store, jobs: int) -> dict[str, float]:
     """What pages ask of the store, in milliseconds: the median of a few times."""
+    config = parse_config({}, "bench")
     (last,) = queries.jobs(store, ids=[f"job-{jobs * 9 // 10:07}"])
     questions: dict[str, Callable[[Connection], object]] = {
         "page of a listing near its end, ms": lambda _: pages.page(store, after=last, limit=100),
         "page of a queue, ms": lambda _: pages.page(store, queues=("queue-7",), limit=100),
         "page of the dashboard's list, ms": lambda conn: listed(conn, JobChoice(), 100),
         "who leaves next, ms": lambda conn: dashboard_queries.queued_jobs(conn, 50),
-        "who is overdue, ms": lambda conn: dashboard_queries.overdue(conn, 0.0),
+        "who is overdue, ms": lambda conn: aggregates.overdue(conn, config, 0.0),
         "counts by queue, s": dashboard_queries.job_counts,
         "one job, ms": lambda _: queries.job(store, last.id),
         "explanation of a queued job, ms": lambda _: SnapshotCache(store).explanation(last),
@@ -193,7 +195,7 @@ def step(
 ) -> float:
     """One step as the controller makes it; the core's share of it in seconds."""
     begin = time.process_time()
-    scheduler.handle(events, now)
+    scheduler.handle(list(events), now)
     core_s = time.process_time() - begin
     changes = scheduler.take_changes()
     store.commit(

@@ -131,6 +131,12 @@ class SimSite(RunSite):
             report(event)
         await asyncio.Event().wait()
 
+    def nudge(self) -> None:
+        """Nothing: a hint."""
+
+    async def prepare(self, run: Run) -> None:
+        """Nothing: the start does it."""
+
     def facts(self) -> list[Event]:
         """What is so."""
         return [SiteSynced(self.site, frozenset(self.live))]
