@@ -46,6 +46,7 @@ def job_progress(record: JobRecord) -> dict[str, Any]:
         "cloud_micro_usd": record.cloud_micro_usd,
         "open_bills": record.open_bills,
         "record": codec.encode_brief(record),
+        "obstructed": _is_obstructed(record) or None,
         **place_in_line(record),
     }
 
@@ -55,6 +56,11 @@ def place_in_line(record: JobRecord) -> dict[str, Any]:
     if record.phase is not Phase.QUEUED or record.job.cloud is CloudChoice.ONLY:
         return {"shape": None, "order_key": None}
     return {"shape": _hash_of(record.job.shape), "order_key": record.order_key}
+
+
+def _is_obstructed(record: JobRecord) -> bool:
+    """Whether a job should have left for the cloud and cannot; not if its cluster does not let it leave."""
+    return record.phase is Phase.QUEUED and record.obstacle is not None and not record.confined
 
 
 @lru_cache(maxsize=10_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     Index,
@@ -16,14 +17,14 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0018"
+HEAD = "0019"
 
 #: A 64-bit autoincrement key; SQLite autoincrements INTEGER columns only, which have 64 bits.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
 
 metadata = MetaData()
 
-_IN_LINE = text("shape IS NOT NULL")
+_IN_LINE, _OBSTRUCTED = text("shape IS NOT NULL"), text("obstructed IS NOT NULL")
 
 #: Jobs that the scheduler has taken up. Times are scheduler seconds, amounts micro-dollars.
 jobs = Table(
@@ -52,6 +53,7 @@ jobs = Table(
     Column("record", Text, nullable=False),
     Column("shape", Text),  # a hash, of jobs in the cluster's queue only; else null
     Column("order_key", Double),
+    Column("obstructed", Boolean),  # true: it should have left for the cloud and cannot; else null
     Index("ix_jobs_phase", "phase", "open_bills"),
     Index("ix_jobs_phase_user", "phase", "user"),
     Index("ix_jobs_phase_queue", "phase", "queue", "site"),
@@ -61,6 +63,9 @@ jobs = Table(
     Index("ix_jobs_seq", "seq"),
     Index("ix_jobs_queue_seq", "queue", "seq"),
     Index("ix_jobs_line", "shape", "order_key", "seq", sqlite_where=_IN_LINE, postgresql_where=_IN_LINE),
+    Index(
+        "ix_jobs_obstructed", "queue", "obstructed", sqlite_where=_OBSTRUCTED, postgresql_where=_OBSTRUCTED
+    ),
 )
 
 #: Rented instances, ended ones too.

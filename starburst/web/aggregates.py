@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import Connection, and_, func, select
 
 from starburst.app.config import Config
 from starburst.app.config.caps import caps_of
@@ -18,9 +18,6 @@ from starburst.domain.node import Node
 from starburst.store import schema as t
 from starburst.store.counters import DecisionCounters
 from starburst.store.listings.dashboard_queries import QUEUED, PlacedJob, on_cluster
-
-#: In the record of a job whose wait is over and that cannot leave, and of one whose cluster does not let it.
-OBSTACLE, CONFINED = '"obstacle":{', '"confined":"'
 
 
 def rate(machines: Collection[InstanceRecord]) -> Money:
@@ -78,14 +75,17 @@ def overdue(conn: Connection, config: Config, now: float) -> dict[str, int]:
     """Numbers of queued jobs that should have left for the cloud by now, by queue.
 
     A job that cannot leave when its wait is over gets a later deadline, or none: it is known by its obstacle.
-    Where there is no cloud, or the cluster does not let a job leave, it should not have left.
+    Where there is no cloud it should not have left.
     """
-    c = t.jobs.c
-    late = c.deadline < now
+    c, found = t.jobs.c, Counter[str]()
+    late = [and_(c.phase == QUEUED, c.deadline < now)]
     if config.cloud.kind == "skypilot" or config.cloud.known_offers():
-        late = or_(late, and_(c.record.contains(OBSTACLE), ~c.record.contains(CONFINED)))
-    counted = select(c.queue, func.count()).where(c.phase == QUEUED, late).group_by(c.queue)
-    return {row[0]: row[1] for row in conn.execute(counted)}
+        late[0] = and_(late[0], c.obstructed.is_(None))
+        late.append(c.obstructed.is_not(None))
+    for condition in late:  # each by an index of its own
+        counted = select(c.queue, func.count()).where(condition).group_by(c.queue)
+        found.update({row[0]: row[1] for row in conn.execute(counted)})
+    return dict(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,7 +218,9 @@ def test_a_job_that_is_not_taken_up_can_be_read(store: Store) -> None:
 def test_a_store_from_before_arrays_had_rows_opens(path: Path) -> None:
     with Store.open(path) as store, store.write() as conn:
         conn.exec_driver_sql("DROP TABLE arrays")
-        conn.exec_driver_sql("DROP INDEX ix_instances_ended")
+        for later in ("INDEX ix_instances_ended", "INDEX ix_jobs_obstructed"):
+            conn.exec_driver_sql(f"DROP {later}")
+        conn.exec_driver_sql("ALTER TABLE jobs DROP COLUMN obstructed")
         conn.exec_driver_sql("UPDATE alembic_version SET version_num = '0016'")
     with Store.open(path) as store:
         store.submit([array()], 1.0)

@@ -67,10 +67,18 @@ def test_a_store_whose_tokens_know_nothing_of_kubernetes_still_opens(path: Path)
         conn.execute("DROP TABLE cron_jobs")
         for later in ("arrays", "leader", "writers", "history", "past_instances"):
             conn.execute(f"DROP TABLE {later}")
-        for later in ("phase_user", "phase_queue", "phase_deadline", "seq", "queue_seq", "line"):
+        for later in (
+            "phase_user",
+            "phase_queue",
+            "phase_deadline",
+            "seq",
+            "queue_seq",
+            "line",
+            "obstructed",
+        ):
             conn.execute(f"DROP INDEX ix_jobs_{later}")
         conn.execute("DROP INDEX ix_instances_ended")
-        for later in ("shape", "order_key"):
+        for later in ("shape", "order_key", "obstructed"):
             conn.execute(f"ALTER TABLE jobs DROP COLUMN {later}")
         conn.execute("UPDATE alembic_version SET version_num = '0002'")
     conn.close()
