@@ -53,6 +53,17 @@ def test_a_launch_that_failed_counts_as_it_was_billed() -> None:
     assert spent(desk) == 5
 
 
+def test_of_a_launch_of_several_that_failed_each_window_pays_for_the_seconds_of_each() -> None:
+    desk = capped(cap(100), cap(500, "month"))
+    desk.now = DAY - HOUR
+    desk.submit(job("a", gang=(4, 4), cloud="only"))
+    desk.now = DAY + HOUR
+    ended = InstanceFailed("i-000001", "broken", False, DAY - HOUR, DAY + HOUR, lost=((1, DAY - 0.5 * HOUR),))
+    desk.tell(ended)
+    assert (spent(desk), spent(desk, "cap/month")) == (10, 25)
+    assert desk["a"].cloud_micro_usd == 25_000_000
+
+
 def test_each_window_pays_for_its_own_seconds_however_late_one_hears_of_them() -> None:
     desk = capped(cap(100), cap(500, "month"))
     desk.now = DAY - HOUR

@@ -199,7 +199,7 @@ class InstanceReady:
 class InstanceFailed:
     """A launch failed and no instance exists. `sold_out`: the offer has no capacity at present.
 
-    The cloud may still have billed it, from `launched_at` to `ended_at`.
+    The cloud may still have billed it, from `launched_at` to `ended_at`; `lost`: see `InstanceGone`.
     """
 
     instance_id: str
@@ -207,6 +207,7 @@ class InstanceFailed:
     sold_out: bool = False
     launched_at: float | None = None
     ended_at: float | None = None
+    lost: tuple[tuple[int, float], ...] = ()
 
 
 @value
@@ -219,7 +220,10 @@ class InstanceStalled:
 
 @value
 class InstanceGone:
-    """The cloud confirms that an instance is terminated; its runs are dead."""
+    """The cloud confirms that an instance is terminated; its runs are dead.
+
+    `lost`: (machine, end of its bill, scheduler seconds) of those of several that ended before the last.
+    """
 
     instance_id: str
     launched_at: float
@@ -227,6 +231,7 @@ class InstanceGone:
     preempted: bool = False
     #: Why its launch was abandoned; "" if it was not.
     message: str = ""
+    lost: tuple[tuple[int, float], ...] = ()
 
 
 @value

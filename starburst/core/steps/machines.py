@@ -113,7 +113,7 @@ def instance_failed(state: State, event: InstanceFailed) -> None:
     if instance is None:
         state.ignore(event, "no such machine, or it has ended")
         return
-    instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
+    _end(instance, event)
     _pause(state, instance, event.message)
     _close(state, instance, InstancePhase.FAILED)
     _send_elsewhere(state, instance, f"{instance.id} could not be rented")
@@ -130,14 +130,15 @@ def instance_gone(state: State, event: InstanceGone, *, known: bool = True) -> N
     if instance is None:
         state.ignore(event, "no such machine, or it has ended")
         return
-    instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
+    had_lost = bool(instance.lost)
+    _end(instance, event)
     instance.preempted = instance.preempted or event.preempted
     how = "given back" if instance.phase is InstancePhase.TERMINATING else "ended by itself"
     if instance.unreachable_since is not None:
         how = "ended, for nobody got through to it"
     elif instance.unfit_since is not None:
         how = f"ended, for it {'cost too much' if is_too_dear(state, instance) else 'took no work'}"
-    elif instance.lost and instance.job_ids:
+    elif had_lost and instance.job_ids:
         how = "ended, for it had lost a machine"
     if known and instance.phase is InstancePhase.LAUNCHING:
         how = "ended before it came up"
@@ -377,6 +378,12 @@ def _pause(state: State, instance: InstanceRecord, message: str) -> None:
     offer = instance.offer.name
     pause_s = state.fleet.pause(offer, state.now, state.settings.offer_pause_s, wasted=bool(billed))
     state.decide(instance.id, "launch-failed", message=message, offer=offer, pause_s=pause_s, **billed)
+
+
+def _end(instance: InstanceRecord, event: InstanceFailed | InstanceGone) -> None:
+    """Note from when until when an instance, and of several machines each, is billed."""
+    instance.launched_at, instance.ended_at = event.launched_at, event.ended_at
+    instance.lost |= dict(event.lost)
 
 
 def _close(state: State, instance: InstanceRecord, phase: InstancePhase) -> None:

@@ -193,6 +193,21 @@ def test_each_node_is_billed_for_its_own_seconds(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
+def test_what_ends_of_it_before_the_last_is_told_with_its_end_as_a_cap_may_have_ended_between(
+    tmp_path: Path,
+) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life, offer=OFFER.times(2))
+        await life.cloud.terminate("i-1")
+        sky.vms[1].ended_at = sky.vms[1].made_at + 20
+        gone = await life.heard(InstanceGone)
+        assert not life.of(MachinesLost)
+        assert gone.ended_at == sky.vms[0].ended_at
+        assert [at for _, at in gone.lost] == [sky.vms[1].ended_at]
+
+    play(tmp_path, story)
+
+
 def test_a_node_that_does_not_answer_makes_the_whole_unreachable_not_gone(tmp_path: Path) -> None:
     async def story(life: Life, sky: FakeSky) -> None:
         await ready(life, offer=OFFER.times(2))

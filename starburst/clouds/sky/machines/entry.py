@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -63,6 +64,8 @@ class MachineEntry:
     down_at: float | None = None
     #: End of the bill by the cloud: the instance was stopped or terminated.
     halted_at: float | None = None
+    #: Ends of the bills of several, without those that ended before (`lost_at`), in order; [] if unknown.
+    ends: list[float] = field(default_factory=list)
     #: Why the launch failed.
     failed: str | None = None
     sold_out: bool = False
@@ -134,6 +137,15 @@ class MachineEntry:
         if known.keys() == set(listed):
             self.workers_at = [known[id_] for id_ in listed]
 
+    def halt(self, ends: Sequence[float]) -> None:
+        """Note when the bills of its machines ended by the cloud; what was noted before and is earlier stays.
+
+        A machine may be stopped first and terminated later: it is not billed in between.
+        """
+        ends = sorted(ends)
+        self.ends = list(map(min, ends, self.ends)) if len(ends) == len(self.ends) else ends
+        self.halted_at = min(self.ends[-1], self.ends[-1] if self.halted_at is None else self.halted_at)
+
     def over_since(self) -> float:
         """When it was over."""
         return self.asked_at if self.ended_at is None else self.ended_at
@@ -152,9 +164,12 @@ class MachineEntry:
         """The event of a machine that is over."""
         ended_at = self.over_since()
         launched_at = ended_at if self.launched_at is None else self.launched_at
+        left = [node for node in range(self.nodes) if node not in self.lost]
+        ends = {node: at for node, at in zip(left, self.ends[:-1], strict=False) if at < ended_at}
+        lost = tuple(sorted((self.lost | ends).items()))
         if self.failed is not None:
-            return InstanceFailed(self.id, self.failed, self.sold_out, launched_at, ended_at)
-        return InstanceGone(self.id, launched_at, ended_at, self.preempted)
+            return InstanceFailed(self.id, self.failed, self.sold_out, launched_at, ended_at, lost)
+        return InstanceGone(self.id, launched_at, ended_at, self.preempted, lost=lost)
 
 
 def save_machine(journal: Journal, entry: MachineEntry) -> None:

@@ -277,8 +277,8 @@ class RentedMachine:
     def book(self, seen: Sequence[Observation], earlier: Sequence[Observation] = ()) -> None:
         """Set the times of the bill to those of the cloud, which count before all others.
 
-        `earlier` are instances that were given up in its launch: their seconds are added. Of several, the
-        bill ends when all have been billed for theirs; `seen` is without those that it lost (`lose`).
+        `earlier` are instances that were given up in its launch: their seconds are added. Of several, each
+        is billed until its own end; `seen` is without those that it lost (`lose`).
         """
         entry, absent = self.entry, bool(seen) and all(one.presence is Presence.ABSENT for one in seen)
         if earlier:
@@ -290,14 +290,13 @@ class RentedMachine:
                 entry.cloud_began_at, entry.began_at = min(begun), self.since_asked(min(begun))
             entry.launched_at = entry.began_at - entry.earlier_s
         if any(one.presence is Presence.RUNNING for one in seen):
-            entry.halted_at = None
+            entry.halted_at, entry.ends = None, []
         elif absent and entry.armed and entry.has_lapsed(self.context.clock.now(), 0.0):
             entry.halted_at = entry.halted_at or entry.ends_by  # forgotten, since its switch has ended it
-        elif ended and len(ended) == len(seen):  # stopped first and terminated later: not billed in between
-            halted_at = self.since_asked(max(ended))
-            if len(begun) == len(seen):  # by one clock, for ours may be off
-                halted_at = entry.began_at + sum(map(self._billed_s, seen)) / len(seen)
-            entry.halted_at = halted_at if entry.halted_at is None else min(entry.halted_at, halted_at)
+        elif ended and len(ended) == len(seen):
+            by_one_clock = len(begun) == len(seen)  # for ours may be off
+            ends = [entry.began_at + self._billed_s(one) for one in seen if by_one_clock]
+            entry.halt(ends or [self.since_asked(max(ended))])
 
     def _billed_s(self, seen: Observation) -> float:
         """Scheduler seconds for which an instance was billed: until now if its cloud tells no end."""
