@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from starburst.app.config.caps import CapConfig
 from starburst.clouds.sky.machines.machine import COARSE_S, DOWN_S, SWITCH_S
-from starburst.clouds.sky.machines.naming import Naming
+from starburst.clouds.sky.machines.naming import Naming, label
 from starburst.clouds.sky.machines.observer import RETAINED_S, WORD_S
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.money import Money
@@ -189,16 +189,14 @@ class Bills:
     def _may_have_been(self, record: InstanceRecord) -> bool:
         """Whether a launch that made nothing is billed within its bound, as nobody could tell that.
 
-        Its cloud, which was asked for the first time after so long, may have forgotten a machine of it.
+        Its cloud, which told what it finds of it for the first time after so long, may have forgotten it.
         """
         off_s = OFF_S if self._storm.weather.on & WRONG_CLOCKS else 0.0
-        asked_at, latest = record.requested_at, record.requested_at + LAUNCH_LIMIT_S + off_s
-        longest_s = max(
-            (until - asked_at for since, until in self._storm.cloud.dark if since <= latest), default=0.0
-        )
+        limit_s = LAUNCH_LIMIT_S + off_s
+        since_s = [at - record.requested_at for at in self._storm.cloud.searched.get(label(record.id), ())]
         self._verdict.checked["bills of launches that nobody can tell of"] += 1
-        most = record.rate.for_seconds(longest_s + LATE_S + off_s)
-        return longest_s >= RETAINED_S and record.micro_usd <= most.micro_usd
+        was_told = any(limit_s < after_s < RETAINED_S - off_s for after_s in since_s)
+        return not was_told and record.micro_usd <= record.rate.for_seconds(limit_s + LATE_S).micro_usd
 
     def _paid(self, store: Store, books: dict[str, int]) -> None:
         """Each bill was paid by jobs."""

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from starburst.clouds.sky.access.ports import LaunchSpec
+from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.machines import observer
+from starburst.clouds.sky.machines.entry import load_machines
 from starburst.core.model.events import InstanceFailed
-from tests.app.virtual import wall
+from tests.app.virtual import START, run, wall
 from tests.clouds.sky.fake import RENT_S, FakeSky
 from tests.clouds.sky.fake_vm import Vm
 from tests.clouds.sky.life import OFFER, Life, play, ready
@@ -97,6 +99,40 @@ def test_a_launch_that_its_cloud_may_have_forgotten_is_billed_from_its_intent(
         sky.cloud_up = True
         failed = await life.heard(InstanceFailed)
         assert failed.launched_at == pytest.approx(asked_at, abs=2.0)
-        assert failed.ended_at - failed.launched_at > 400.0
+        assert 300.0 < failed.ended_at - failed.launched_at < 450.0
 
     play(tmp_path, story, launch_limit_s=300.0)
+
+
+def test_a_launch_that_nobody_can_tell_of_is_billed_no_longer_than_a_machine_lives_by_itself(
+    tmp_path: Path,
+) -> None:
+    """The scheduler was away for two days, and by then neither SkyPilot nor the cloud knows of the launch."""
+
+    async def asks() -> None:
+        async with Life(FakeSky(tmp_path / "sky"), tmp_path / "home") as life:
+            await life.cloud.launch("i-1", OFFER)
+            await asyncio.sleep(5.0)
+
+    async def comes_back() -> None:
+        async with Life(FakeSky(tmp_path / "another"), tmp_path / "home") as life:
+            failed = await life.heard(InstanceFailed)
+            longest_s = life.launch_limit_s + life.cloud.machines["i-1"].survival_s
+            assert failed.launched_at == pytest.approx(START, abs=1.0)
+            assert failed.ended_at - failed.launched_at == pytest.approx(longest_s)
+
+    run(asks())
+    run(comes_back(), start=START + 2 * 86_400)
+
+
+def test_the_end_that_a_cloud_tells_while_skypilot_is_away_outlives_the_scheduler(tmp_path: Path) -> None:
+    async def story(life: Life, sky: FakeSky) -> None:
+        await ready(life)
+        sky.server_up = False
+        await life.cloud.terminate("i-1")
+        sky.vms[0].ended_at = wall()
+        await asyncio.sleep(120.0)
+        (entry,) = load_machines(FileJournal(life.home / "notes")).values()
+        assert entry.halted_at == sky.vms[0].ended_at
+
+    play(tmp_path, story)

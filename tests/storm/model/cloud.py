@@ -76,6 +76,8 @@ class ModelCloud(FakeSky):
         self.dark: list[tuple[float, float]] = []
         #: When it answered for the first time.
         self.answered_at = inf
+        #: By intent: when it told what it finds by its labels.
+        self.searched: dict[str, list[float]] = {}
         #: By cluster: which schedulers were told what it costs, and when.
         self.priced: dict[str, list[tuple[int, float]]] = {}
         #: Machines that were told to begin what they have no GPUs for.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from starburst.clouds.sky.access.ports import (
     Access,
     ClusterStatus,
+    Observation,
     SkyError,
     SkyNotFoundError,
     SkyUnreachableError,
 )
 from starburst.clouds.sky.agent.task_control import unknown_state
+from starburst.clouds.sky.machines.naming import INTENT
 from starburst.domain.money import Money
 from starburst.runs.fence import NO_FENCE, LeaderFence, NotCertainError
 from tests.app.virtual import wall
@@ -124,6 +126,14 @@ class ModelLine(Line):
             since = wall() - model.weather.draw("listing-stale").uniform(60, 900)
             return next(listed for at, listed in model.listings if at >= since)
         return found[:-1] if found and model.weather.strikes("listing-short") else found
+
+    async def search(
+        self, provider: str, region: str, labels: Sequence[tuple[str, str]]
+    ) -> list[Observation] | None:
+        """See `Line`."""
+        found = await super().search(provider, region, labels)
+        self._model.searched.setdefault(dict(labels)[INTENT], []).append(wall())
+        return found
 
     async def _cloud(self, name: str) -> list[Vm]:
         weather = self._model.weather

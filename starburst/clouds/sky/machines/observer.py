@@ -26,8 +26,7 @@ from starburst.clouds.sky.offers import OfferName
 
 log = structlog.get_logger()
 
-#: Wall seconds for a cloud to describe an instance that has just come up, and by which clocks of clouds may
-#: differ from ours.
+#: Wall seconds for a cloud to describe an instance that has just come up, and by which its clock may be off.
 MEET_S, CLOCK_SKEW_S = 10.0, 60.0
 #: Wall seconds for which a cloud is waited for while it does not answer: EC2 describes an instance for about
 #: an hour after its end, so that later it has nothing more to say of the bill.
@@ -211,27 +210,34 @@ class CloudObserver:
         """
         entry, clock = machine.entry, self._context.clock
         was_seen = entry.access or entry.instances or entry.armed or entry.cloud_began_at is not None
-        if was_seen or entry.is_over or not entry.dated or entry.launched_at is None:
-            return False
-        if clock.wall() >= clock.pace.wall_time(entry.asked_at) + RETAINED_S:
+        too_late = clock.wall() >= clock.pace.wall_time(entry.asked_at) + RETAINED_S
+        if was_seen or too_late or entry.is_over or not entry.dated or entry.launched_at is None:
             return False
         provider = OfferName.parse(entry.offer).infra.partition("/")[0]
         return provider in self._shown and await self.instances_of(machine) == []
 
-    def may_have_forgotten(self, machine: RentedMachine) -> bool:
-        """Whether its cloud, which finds nothing, may have described what a launch made that is long over."""
-        limit_s, clock = self._context.settings.launch_limit_s, self._context.clock
-        over_at = clock.pace.wall_time(machine.entry.asked_at) + limit_s
-        return machine.entry.asked and clock.wall() >= over_at + RETAINED_S
+    def forgotten_end(self, machine: RentedMachine) -> float | None:
+        """When what a launch may have made was over, if its cloud, that finds nothing, may have forgotten it.
+
+        Scheduler seconds, at the latest: before what a cloud tells of, and what nobody ever saw has ended
+        itself as a machine does whose lease is not renewed.
+        """
+        entry, clock = machine.entry, self._context.clock
+        up_at = clock.pace.wall_time(entry.asked_at) + self._context.settings.launch_limit_s
+        if not entry.asked or clock.wall() < up_at + RETAINED_S:
+            return None
+        return clock.pace.scheduler_time(min(clock.wall() - RETAINED_S, up_at + machine.survival_s))
 
     async def note_end(self, machine: RentedMachine) -> None:
-        """Book what its cloud says of a machine that SkyPilot cannot end now.
+        """Book and journal what its cloud says of a machine that SkyPilot cannot end now.
 
-        Its lease or its user may end it meanwhile, and a cloud tells of what has ended for a while only (EC2:
-        an hour).
+        Its lease or its user may end it meanwhile, and a cloud tells of what has ended for an hour only.
         """
-        with suppress(SkyError, TimeoutError), anyio.fail_after(MEET_S):
+        noted = machine.entry.halted_at
+        with suppress(SkyError, TimeoutError, OSError), anyio.fail_after(MEET_S):
             await self.instances_of(machine)
+            if machine.entry.halted_at != noted:
+                machine.save()
 
     async def _sightings(self, machine: RentedMachine, nodes: Iterable[int]) -> dict[int, Observation]:
         """What its cloud says of some instances of a machine; {} if their ids are not known."""

@@ -102,6 +102,10 @@ async def _nothing_left(machine: RentedMachine, observer: CloudObserver) -> bool
         if liveness in (Liveness.LIVES, Liveness.STOPPED):
             await observer.terminate(machine, seen)
         nothing_left = nothing_left and liveness is Liveness.GONE
-    if nothing_left and found == [] and observer.may_have_forgotten(machine):
-        machine.entry.launched_at = machine.entry.launched_at or machine.entry.asked_at
+    forgotten_end = observer.forgotten_end(machine) if nothing_left and found == [] else None
+    if forgotten_end is not None:
+        entry = machine.entry
+        entry.launched_at = entry.launched_at or entry.asked_at
+        if entry.cloud_began_at is None and not entry.ready:
+            entry.down_at = min(forgotten_end, entry.down_at or forgotten_end)
     return nothing_left
