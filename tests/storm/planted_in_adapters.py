@@ -17,8 +17,8 @@ IN_ADAPTERS = {
     "bill-by-our-clock": Planted(
         "a machine's seconds are counted by the clock of the scheduler, which may be wrong",
         f"{_SKY}.machines.machine:RentedMachine.book",
-        "if len(begun) == len(seen):",
-        "if False:",
+        "by_one_clock = len(begun) == len(seen)",
+        "by_one_clock = False",
         (21, 20, 0.15, ("clock-wrong",)),
     ),
     "down-is-believed": Planted(
