@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
@@ -10,7 +11,8 @@ from sqlalchemy import func, select
 from starburst.app.config.caps import CapConfig
 from starburst.clouds.sky.machines.machine import COARSE_S, DOWN_S, SWITCH_S
 from starburst.clouds.sky.machines.naming import Naming, label
-from starburst.clouds.sky.machines.observer import RETAINED_S, WORD_S
+from starburst.clouds.sky.machines.observer import WORD_S
+from starburst.clouds.sky.machines.retention import RETAINED_S
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.domain.money import Money
 from starburst.store.listings import queries
@@ -189,14 +191,14 @@ class Bills:
     def _may_have_been(self, record: InstanceRecord) -> bool:
         """Whether a launch that made nothing is billed within its bound, as nobody could tell that.
 
-        Its cloud, which told what it finds of it for the first time after so long, may have forgotten it.
+        Its cloud did not tell what it finds of it for so long that it may have forgotten a machine.
         """
         off_s = OFF_S if self._storm.weather.on & WRONG_CLOCKS else 0.0
-        limit_s = LAUNCH_LIMIT_S + off_s
-        since_s = [at - record.requested_at for at in self._storm.cloud.searched.get(label(record.id), ())]
+        told = [record.requested_at, *self._storm.cloud.searched.get(label(record.id), ())]
+        longest_s = max((after - before for before, after in pairwise(told)), default=0.0)
         self._verdict.checked["bills of launches that nobody can tell of"] += 1
-        was_told = any(limit_s < after_s < RETAINED_S - off_s for after_s in since_s)
-        return not was_told and record.micro_usd <= record.rate.for_seconds(limit_s + LATE_S).micro_usd
+        most = record.rate.for_seconds(LAUNCH_LIMIT_S + LATE_S + off_s)
+        return longest_s >= RETAINED_S - COARSE_S - off_s and record.micro_usd <= most.micro_usd
 
     def _paid(self, store: Store, books: dict[str, int]) -> None:
         """Each bill was paid by jobs."""

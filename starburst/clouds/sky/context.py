@@ -19,7 +19,7 @@ from starburst.clouds.sky.access.ports import (
 from starburst.clouds.sky.journal import Journal
 from starburst.clouds.sky.machines.listing import SharedListing
 from starburst.clouds.sky.machines.naming import Naming
-from starburst.clouds.sky.machines.network_tier import STANDARD
+from starburst.clouds.sky.network_tier import STANDARD
 from starburst.clouds.sky.runs.inputs import RunInputs
 from starburst.clouds.sky.runs.storage import all_mounts
 from starburst.core.model.events import Event

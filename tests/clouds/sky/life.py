@@ -15,7 +15,7 @@ from starburst.app.daemon.reaper import Reaper, ReapRules
 from starburst.clouds.sky.cloud import SkyCloud
 from starburst.clouds.sky.context import SkyClock, SkyContext, SkySettings
 from starburst.clouds.sky.journal import FileJournal
-from starburst.clouds.sky.machines.network_tier import STANDARD
+from starburst.clouds.sky.network_tier import STANDARD
 from starburst.clouds.sky.runs.inputs import RunInputs, ValueSource
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import Event, InstanceReady, RunEnded

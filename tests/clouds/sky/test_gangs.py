@@ -11,7 +11,7 @@ import pytest
 from starburst.clouds.sky.access.sdk import task_of
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.machines.entry import load_machines
-from starburst.clouds.sky.machines.network_tier import BEST, STANDARD, network_tier
+from starburst.clouds.sky.network_tier import BEST, STANDARD, network_tier
 from starburst.clouds.sky.offers import OfferName
 from starburst.core.model.actions import Slot
 from starburst.core.model.events import (

@@ -9,7 +9,7 @@ import pytest
 
 from starburst.clouds.sky.access.ports import LaunchSpec
 from starburst.clouds.sky.journal import FileJournal
-from starburst.clouds.sky.machines import observer
+from starburst.clouds.sky.machines import retention
 from starburst.clouds.sky.machines.entry import load_machines
 from starburst.core.model.events import InstanceFailed
 from tests.app.virtual import START, run, wall
@@ -68,7 +68,7 @@ def test_what_ended_so_long_ago_that_its_cloud_has_forgotten_it_is_billed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A launch failed, and neither SkyPilot nor the cloud answered for longer than a cloud remembers."""
-    monkeypatch.setattr(observer, "RETAINED_S", 300.0)
+    monkeypatch.setattr(retention, "RETAINED_S", 300.0)
 
     async def story(life: Life, sky: FakeSky) -> None:
         spec = await refused_after_another(life, sky)
@@ -88,7 +88,7 @@ def test_a_launch_that_its_cloud_may_have_forgotten_is_billed_from_its_intent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SkyPilot took down what it made before that was listed, and the cloud answered only an hour later."""
-    monkeypatch.setattr(observer, "RETAINED_S", 300.0)
+    monkeypatch.setattr(retention, "RETAINED_S", 300.0)
 
     async def story(life: Life, sky: FakeSky) -> None:
         spec = await refused_after_another(life, sky)

@@ -22,7 +22,7 @@ KEPT_DAYS = 62
 #: What is kept of its entry.
 FIELDS = (
     *("id", "offer", "spot", "asked_at", "nodes"),
-    *("launched_at", "ended_at", "preempted", "failed", "sold_out"),
+    *("launched_at", "ended_at", "lost_at", "ends", "preempted", "failed", "sold_out"),
 )
 
 

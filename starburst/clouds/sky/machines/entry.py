@@ -54,6 +54,8 @@ class MachineEntry:
     ends_by: float | None = None
     #: Why jobs on it are not kept apart; "" if they are, as far as is known.
     together: str = ""
+    #: Until when its cloud, which was asked often enough, has had nothing of this intent; None: never asked.
+    blank_until: float | None = None
     #: It runs, and SkyPilot does not list it.
     forgotten: bool = False
     #: Its end was requested.

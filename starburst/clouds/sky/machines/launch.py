@@ -27,10 +27,10 @@ from starburst.clouds.sky.access.ports import (
 )
 from starburst.clouds.sky.machines.entry import save_machine
 from starburst.clouds.sky.machines.machine import RentedMachine
-from starburst.clouds.sky.machines.network_tier import network_tier
 from starburst.clouds.sky.machines.observer import CloudObserver
 from starburst.clouds.sky.machines.price import ask_price, is_priced
 from starburst.clouds.sky.machines.teardown import clear
+from starburst.clouds.sky.network_tier import network_tier
 from starburst.clouds.sky.offers import OfferName
 from translator.carried import CloudStorage
 

@@ -22,6 +22,7 @@ from starburst.clouds.sky.access.ports import (
 from starburst.clouds.sky.context import SkyContext
 from starburst.clouds.sky.machines.liveness import Liveness, by_cloud, liveness_of
 from starburst.clouds.sky.machines.machine import RentedMachine
+from starburst.clouds.sky.machines.retention import may_have_ended_untold, note_blank
 from starburst.clouds.sky.offers import OfferName
 
 log = structlog.get_logger()
@@ -31,8 +32,6 @@ MEET_S, CLOCK_SKEW_S = 10.0, 60.0
 #: Wall seconds for which a cloud is waited for while it does not answer: EC2 describes an instance for about
 #: an hour after its end, so that later it has nothing more to say of the bill.
 WORD_S = 7200.0
-#: Wall seconds from an intent on within which its cloud tells of all that it made, the ended included.
-RETAINED_S = 3000.0
 #: What the journal has of clouds: whether each has ever answered; False: not within `WORD_S`.
 ANSWERS = "clouds"
 
@@ -208,35 +207,24 @@ class CloudObserver:
         Raises:
             SkyError: its cloud is waited for (`_is_waited_for`).
         """
-        entry, clock = machine.entry, self._context.clock
+        entry = machine.entry
         was_seen = entry.access or entry.instances or entry.armed or entry.cloud_began_at is not None
-        too_late = clock.wall() >= clock.pace.wall_time(entry.asked_at) + RETAINED_S
-        if was_seen or too_late or entry.is_over or not entry.dated or entry.launched_at is None:
+        if was_seen or entry.is_over or not entry.dated or entry.launched_at is None:
+            return False
+        if may_have_ended_untold(machine):
             return False
         provider = OfferName.parse(entry.offer).infra.partition("/")[0]
         return provider in self._shown and await self.instances_of(machine) == []
-
-    def forgotten_end(self, machine: RentedMachine) -> float | None:
-        """When what a launch may have made was over, if its cloud, that finds nothing, may have forgotten it.
-
-        Scheduler seconds, at the latest: before what a cloud tells of, and what nobody ever saw has ended
-        itself as a machine does whose lease is not renewed.
-        """
-        entry, clock = machine.entry, self._context.clock
-        up_at = clock.pace.wall_time(entry.asked_at) + self._context.settings.launch_limit_s
-        if not entry.asked or clock.wall() < up_at + RETAINED_S:
-            return None
-        return clock.pace.scheduler_time(min(clock.wall() - RETAINED_S, up_at + machine.survival_s))
 
     async def note_end(self, machine: RentedMachine) -> None:
         """Book and journal what its cloud says of a machine that SkyPilot cannot end now.
 
         Its lease or its user may end it meanwhile, and a cloud tells of what has ended for an hour only.
         """
-        noted = machine.entry.halted_at
+        noted = machine.entry.halted_at, machine.entry.blank_until
         with suppress(SkyError, TimeoutError, OSError), anyio.fail_after(MEET_S):
             await self.instances_of(machine)
-            if machine.entry.halted_at != noted:
+            if (machine.entry.halted_at, machine.entry.blank_until) != noted:
                 machine.save()
 
     async def _sightings(self, machine: RentedMachine, nodes: Iterable[int]) -> dict[int, Observation]:
@@ -256,6 +244,8 @@ class CloudObserver:
         found = sorted(labelled, key=lambda one: one.launched_at or 0.0)
         last = max(0, len(found) - machine.entry.nodes)
         machine.book(found[last:], found[:last])
+        if not found:
+            note_blank(machine)
         return found
 
     async def _labelled(self, machine: RentedMachine) -> list[Observation] | None:

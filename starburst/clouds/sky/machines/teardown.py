@@ -22,6 +22,7 @@ from starburst.clouds.sky.access.ports import (
 from starburst.clouds.sky.machines.liveness import Liveness
 from starburst.clouds.sky.machines.machine import RentedMachine
 from starburst.clouds.sky.machines.observer import CloudObserver
+from starburst.clouds.sky.machines.retention import forgotten_end
 
 log = structlog.get_logger()
 
@@ -102,10 +103,10 @@ async def _nothing_left(machine: RentedMachine, observer: CloudObserver) -> bool
         if liveness in (Liveness.LIVES, Liveness.STOPPED):
             await observer.terminate(machine, seen)
         nothing_left = nothing_left and liveness is Liveness.GONE
-    forgotten_end = observer.forgotten_end(machine) if nothing_left and found == [] else None
-    if forgotten_end is not None:
+    over_at = forgotten_end(machine) if nothing_left and found == [] else None
+    if over_at is not None:
         entry = machine.entry
         entry.launched_at = entry.launched_at or entry.asked_at
         if entry.cloud_began_at is None and not entry.ready:
-            entry.down_at = min(forgotten_end, entry.down_at or forgotten_end)
+            entry.down_at = min(over_at, entry.down_at or over_at)
     return nothing_left
