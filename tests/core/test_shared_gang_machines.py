@@ -84,7 +84,7 @@ def test_tasks_of_a_gang_share_a_machine_unless_it_is_spread() -> None:
     [
         leaving("b", 2),  # one GPU is free on each of two machines
         leaving("b", 1, 1, 1),
-        leaving("b", 1, hours=3),  # the machines would be kept longer for it
+        leaving("b", 1, hours=5),  # both machines would be kept longer for it, at more than one more costs
         replace(leaving("b", 1), offer_rules=OfferRules(spot=True)),
     ],
 )

@@ -90,12 +90,36 @@ def test_a_job_joins_a_machine_that_others_need_for_longer_anyway() -> None:
     )
 
 
-@pytest.mark.parametrize("other", [job("b", 3, cloud="only", hours=1), job("b", 1, cloud="only", hours=3)])
-def test_a_job_that_does_not_fit_or_would_keep_the_machine_longer_gets_another(other: object) -> None:
+def test_a_job_that_does_not_fit_gets_another_machine() -> None:
     desk = Desk(offers=[BIG], packer="eva")
     desk.submit(job("a", 2, cloud="only", hours=2))
     desk.offload("a")
-    assert launches(desk.submit(other)) == ["big"]  # type: ignore[arg-type]
+    assert launches(desk.submit(job("b", 3, cloud="only", hours=1))) == ["big"]
+
+
+@pytest.mark.parametrize(("hours", "gets"), [(2.5, []), (3.5, ["small"])])
+def test_a_job_that_needs_a_machine_longer_joins_it_if_that_costs_less_than_one_of_its_own(
+    hours: float, gets: list[str]
+) -> None:
+    """Half an hour more of the big one costs $1.50, two and a half hours of a small one $2.50."""
+    desk = Desk(offers=[BIG, SMALL], packer="eva")
+    desk.submit(job("a", 3, cloud="only", hours=2))
+    desk.offload("a")
+    assert launches(desk.submit(job("b", 1, cloud="only", hours=hours))) == gets
+    if not gets:
+        assert desk.why("b", "offloaded").endswith(
+            "joins i-000001 (big at $3.00/h), which a needs too: 30 min more of it cost $1.50, less than a "
+            "machine of its own"
+        )
+
+
+def test_who_joins_next_needs_a_machine_no_longer_than_who_joined_before() -> None:
+    desk = Desk(offers=[BIG, SMALL], packer="eva")
+    desk.submit(job("a", 2, cloud="only", hours=2))
+    desk.offload("a")
+    desk.submit(job("b", 1, cloud="only", hours=2.5), job("c", 1, cloud="only", hours=2.5))
+    assert desk.nodes_of("b") == desk.nodes_of("c") == ["i-000001"]
+    assert desk.why("c", "offloaded").endswith("which a, b needs for longer anyway")
 
 
 def test_a_shared_machine_is_given_back_when_the_last_job_leaves_it() -> None:

@@ -37,6 +37,18 @@ def test_a_queued_job_joins_long_before_its_wait_is_over() -> None:
     )
 
 
+def test_a_queued_job_joins_where_that_adds_less_than_half_of_what_it_costs_alone() -> None:
+    desk = desk_with()
+    desk.offload("there")
+    desk.submit(job("a", hours=2.25), job("b", hours=2.75))
+    assert (desk.phase("a"), desk.phase("b")) == ("starting", "queued")
+    assert desk.why("a", "offloaded") == (
+        "leaves for the cloud: its run adds $0.75 to the bill of a machine that is there, though it would "
+        "cost $2.25 by itself, and could wait 1 h more; joins i-000001 (big at $3.00/h), which there needs "
+        "too: 15 min more of it cost $0.75, less than a machine of its own"
+    )
+
+
 def test_room_on_the_cluster_comes_first() -> None:
     desk = desk_with()
     desk.offload("there")

@@ -80,7 +80,8 @@ WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
         "its cloud run costs"
     ),
     "spare": lambda n: (
-        f"its run adds nothing to the bill of a machine that is there, though it would cost "
+        f"its run adds {usd(n['longer']) if n.get('longer') else 'nothing'} to the bill of a machine that is "
+        "there, though it would cost "
         f"{usd(n['alone'])} by itself, and could wait {_span(n, 'left_s')} more"
     ),
     "exhausted": lambda n: (
@@ -96,9 +97,16 @@ def _machines(n: Numbers) -> str:
     """The instances that an offloaded job rents or joins; rows of older versions have no `joins`."""
     rate = f"{n['offers']} at {usd(n['rate'])}/h"
     if n.get("joins"):
-        return f"joins {n['joins']} ({rate}), which {n['sharers']} needs for longer anyway{_image(n)}"
+        return f"joins {n['joins']} ({rate}), which {n['sharers']} needs {_how_long(n)}{_image(n)}"
     why = f": {n['gang']}" if n.get("gang") else ""
     return f"rents {rate} with {n['sharers']}" if n.get("sharers") else f"rents {rate}{why}"
+
+
+def _how_long(n: Numbers) -> str:
+    """For how long others need the instance that a job joins."""
+    if not n.get("longer_s"):
+        return "for longer anyway"
+    return f"too: {_span(n, 'longer_s')} more of it cost {usd(n['longer'])}, less than a machine of its own"
 
 
 def _image(n: Numbers) -> str:

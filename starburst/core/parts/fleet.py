@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
@@ -15,6 +14,7 @@ from starburst.domain.cloud import InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
+from starburst.policy.caps import HOUR_S
 from starburst.policy.packing.gangs import GangMachine, gang_machine
 from starburst.policy.packing.packers.none import NoPacking
 from starburst.policy.packing.plan import Memory, Packer, Plan, Rented, Situation
@@ -37,8 +37,8 @@ class Packed:
 
     #: Job → its slots, by rank. Jobs without slots are in `lacking`.
     slots: dict[str, tuple[Slot, ...]] = field(default_factory=dict)
-    #: Jobs that joined existing instances.
-    joined: set[str] = field(default_factory=set)
+    #: Job that joined an existing instance → for how many seconds only it needs that.
+    joined: dict[str, float] = field(default_factory=dict)
     launched: dict[str, InstanceRecord] = field(default_factory=dict)
     #: Job → number of instances whose bill it did not share before.
     bills: dict[str, int] = field(default_factory=dict)
@@ -169,21 +169,21 @@ class Fleet:
         free = self.price(replace(job, offer_rules=unasked), self.offers.values())
         return lacks if isinstance(lacks, str) and not isinstance(free, str) else ""
 
-    def pack(self, leavers: Sequence[Leaver], busy_until: Mapping[str, float], now: float) -> Packed:
+    def pack(self, leavers: Sequence[Leaver], busy_until: dict[str, float], now: float) -> Packed:
         """Assign slots to jobs that leave together.
 
         A job joins an instance that other jobs need for longer anyway, at no additional cost (the rule of
-        Stratus' runtime bins, section 4). For the remaining jobs together the packer plans what to rent; a
-        gang gets an instance of its own, which other jobs may join. `busy_until` gives the expected end of
-        the last job on each instance.
+        Stratus' runtime bins, section 4), or whose bill grows by less than what the job costs alone. For the
+        remaining jobs together the packer plans what to rent; a gang gets an instance of its own, which other
+        jobs may join. `busy_until`: expected end of the last job on each instance, which those that join
+        extend.
         """
         packed, rest = Packed(), []
-        first = min((leaver.until for leaver in leavers), default=inf)
-        search = self.search(busy_until, self._needed(busy_until, first) if self.shares else ())
+        search = self.search(busy_until, self._needed(busy_until, now) if self.shares else ())
         for leaver in leavers:
-            slots = search.slots(leaver)
+            slots = search.slots(leaver, self.cost_alone(leaver.job, leaver.until - now, now))
             if slots:
-                packed.joined.add(leaver.job.id)
+                packed.joined[leaver.job.id] = extend(busy_until, slots, leaver.until)
                 self._assign(leaver.job.id, slots, packed, now)
             elif len(leaver.job.tasks) > 1:
                 self._rent_gang(leaver.job, packed, now)
@@ -192,6 +192,16 @@ class Fleet:
         if rest:
             self._rent(rest, packed, now)
         return packed
+
+    def cost_alone(self, job: Job, left_s: float, now: float) -> float:
+        """What a job costs that runs for `left_s` on an instance of its own, micro-dollars, with its boot.
+
+        0 if no offer holds it.
+        """
+        offers = self.price(job, self.available(now))
+        if isinstance(offers, str):
+            return 0.0
+        return sum(self.rate(offer).micro_usd * (self.boot_s(offer) + left_s) / HOUR_S for offer in offers)
 
     def rent_apart(self, jobs: Iterable[Job], now: float) -> Packed:
         """Assign slots to jobs that share no instance: each gets what it would get alone (`price`)."""
@@ -348,6 +358,14 @@ class Fleet:
         del self.instances[record.id]
         self.troubled.discard(record.id)
         return record.shares(ended_at)
+
+
+def extend(busy_until: dict[str, float], slots: Sequence[Slot], until: float) -> float:
+    """Have the instance of these slots needed until then; for how many seconds longer than before."""
+    (name,) = places(slots)
+    longer_s = max(0.0, until - busy_until.get(name, 0.0))
+    busy_until[name] = busy_until.get(name, 0.0) + longer_s
+    return longer_s
 
 
 def _without_zones(offer: Offer, names: Container[str]) -> Offer:

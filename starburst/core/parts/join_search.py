@@ -16,6 +16,7 @@ from starburst.domain.cloud import Offer
 from starburst.domain.job import Job
 from starburst.domain.resources import Resources
 from starburst.domain.value import value
+from starburst.policy.caps import HOUR_S
 from starburst.policy.image_pulls import pull_cost
 from starburst.policy.packing.gangs import seat
 
@@ -49,6 +50,7 @@ class Leaver:
 class JoinSearch:
     """Finds each job an instance that others need for longer anyway, the tightest fit.
 
+    Else the one whose bill grows least by the time for which only that job needs it, if that is worth it.
     What changes meanwhile is only what those that were found a place take.
     """
 
@@ -59,7 +61,7 @@ class JoinSearch:
         pull_s: PullTime,
         joined: list[str] | None = None,
     ) -> None:
-        """`busy_until`: expected end of the last job on each instance."""
+        """`busy_until`: expected end of the last job on each instance; whoever joins longer, extends it."""
         self._instances = {
             instance.id: (order, instance)
             for order, instance in enumerate(instances)
@@ -75,10 +77,11 @@ class JoinSearch:
         """A search of other instances, for jobs that come between those of this one."""
         return JoinSearch(instances, self._busy_until, self._pull_s, self._joined)
 
-    def slots(self, leaver: Leaver) -> tuple[Slot, ...]:
+    def slots(self, leaver: Leaver, most: float = 0.0) -> tuple[Slot, ...]:
         """Slots for all tasks on one instance, of one machine or several; () if none has room.
 
-        Whoever takes them does so before the next question.
+        `most`: what its bill has to grow by less than, micro-dollars. Whoever takes them does so before the
+        next question.
         """
         if not self._instances:
             return ()
@@ -90,12 +93,25 @@ class JoinSearch:
         for name in ranked.unseen():
             if name in self._instances:
                 ranked.put(name, self._rank(leaver, name))
-        for (_, _, _, nodes), name in ranked.order:
-            if self._busy_until.get(name, 0.0) >= leaver.until:
-                self._joined.append(name)
-                places = enumerate(zip(leaver.job.tasks, nodes, strict=True))
-                return tuple(Slot(rank, name, demand, node) for rank, (demand, node) in places)
-        return ()
+        found: tuple[str, tuple[int, ...]] | None = None
+        for (pull, _, _, nodes), name in ranked.order:
+            grows = self._grows(leaver, name)
+            if grows <= 0:
+                found = name, nodes
+                break
+            if pull + grows < most:
+                found, most = (name, nodes), pull + grows
+        if found is None:
+            return ()
+        name, nodes = found
+        self._joined.append(name)
+        places = enumerate(zip(leaver.job.tasks, nodes, strict=True))
+        return tuple(Slot(rank, name, demand, node) for rank, (demand, node) in places)
+
+    def _grows(self, leaver: Leaver, name: str) -> float:
+        """By what an instance's bill grows if it is needed until this job ends, micro-dollars."""
+        longer_s = leaver.until - self._busy_until.get(name, 0.0)
+        return self._instances[name][1].rate.micro_usd * longer_s / HOUR_S if longer_s > 0 else 0.0
 
     def _rank(self, leaver: Leaver, name: str) -> Rank | None:
         """The lowest is joined first; None if the job may not join it, or has no room there."""

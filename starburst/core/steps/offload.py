@@ -15,7 +15,7 @@ from starburst.core.model.actions import LaunchInstance, PrepareRun, Slot, place
 from starburst.core.model.estimates import unsaved_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.phases import LeaveReason
-from starburst.core.parts.fleet import Packed
+from starburst.core.parts.fleet import Packed, extend
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.parts.join_search import JoinSearch, Leaver
 from starburst.core.state import State
@@ -26,6 +26,8 @@ from starburst.core.steps.run_lifecycle import place, start
 from starburst.core.steps.start_refusals import is_shut
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 
+#: Part of its cost by itself that a queued job may add to a bill: it may start on the cluster yet.
+EARLY = 0.5
 #: Largest number of jobs that one step packs: nothing else is decided meanwhile.
 PACKED_PER_STEP = 5_000
 
@@ -58,7 +60,8 @@ def pack(state: State) -> None:
 
     The others follow in the next step of the same instant, and may join what these rented.
     Jobs that their cluster or a cap keeps from leaving, or that no offer holds, go back to the queue. The
-    other jobs join instances that are needed for longer anyway, or the packer chooses what to rent for them.
+    other jobs join instances that are needed for longer anyway, or whose bill grows by less than what they
+    cost alone, or the packer chooses what to rent for them.
     """
     if pack_at(state) > state.now:
         return
@@ -91,9 +94,10 @@ def _packed(state: State, leavers: Sequence[JobRecord]) -> Packed:
 
 
 def join_spare(state: State) -> None:
-    """Offload queued jobs onto machines that other jobs need for longer anyway, in the order of the queue.
+    """Offload queued jobs onto rented machines where that adds next to nothing to the bill, in their order.
 
-    What a job costs there is nothing, so its delay costs more at any price of delay above zero.
+    Where other jobs need the machine for longer anyway it adds nothing, and any delay costs more. Else it has
+    to be less than `EARLY` of what the job costs alone.
     """
     unseen, busy = state.fleet.spare.take(), busy_until(state)
     changed = _roomy(state, unseen.machines, busy)
@@ -104,7 +108,7 @@ def join_spare(state: State) -> None:
     old = new.among(changed)
     for record in sorted(state.queue if changed else unseen.jobs, key=lambda job: (job.order_key, job.seq)):
         if record.id in state.queue and _may_join(record):
-            _join(state, record, new if record.id in fresh else old)
+            _join(state, record, new if record.id in fresh else old, busy)
     state.fleet.spare.take()  # what joined leaves less room
 
 
@@ -120,12 +124,14 @@ def _may_join(record: JobRecord) -> bool:
     return free_to_go and record.job.max_wait_s is None and not isinf(record.deadline)
 
 
-def _join(state: State, record: JobRecord, search: JoinSearch) -> None:
-    """Offload the job onto one of the machines, if its run fits there and adds nothing to the bill."""
-    until = state.now + unsaved_s(record, state.runtime_s(record.job))
-    if not search.slots(Leaver(record.job, until)):
+def _join(state: State, record: JobRecord, search: JoinSearch, busy: dict[str, float]) -> None:
+    """Offload the job onto one of the machines, if its run fits there and adds little enough to the bill."""
+    left_s = unsaved_s(record, state.runtime_s(record.job))
+    until = state.now + left_s
+    most = EARLY * state.fleet.cost_alone(record.job, left_s, state.now)
+    if not search.slots(Leaver(record.job, until), most):
         return
-    slots = search.slots(Leaver(record.job, until, slowed_by(state, record.job)))
+    slots = search.slots(Leaver(record.job, until, slowed_by(state, record.job)), most)
     if not slots:
         return
     leave(state, record, LeaveReason.SPARE)
@@ -133,7 +139,8 @@ def _join(state: State, record: JobRecord, search: JoinSearch) -> None:
         return
     state.departing.pop(record.id)
     bills = {record.id: state.fleet.hold(record.id, slots, state.now)}
-    _offload(state, record, Packed({record.id: slots}, {record.id}, bills=bills), set())
+    joined = {record.id: extend(busy, slots, until)}
+    _offload(state, record, Packed({record.id: slots}, joined, bills=bills), set())
 
 
 def leaver(state: State, job: Job, left_s: float) -> Leaver:
@@ -162,6 +169,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
         joins=", ".join([machine.id for machine in machines]) if record.id in packed.joined else "",
         **_image(state, record.job, machines),
         **_alone(state, record),
+        **_longer(machines, packed.joined.get(record.id, 0.0)),
         sharers=", ".join(dict.fromkeys(others)),
         **({"gang": packed.whys[record.id]} if record.id in packed.whys else {}),
         **(
@@ -209,6 +217,12 @@ def _alone(state: State, record: JobRecord) -> dict[str, object]:
     runtime_s = state.runtime_s(record.job)
     cost = sum(state.fleet.rate(offer).for_seconds(runtime_s).micro_usd for offer in offers)
     return {"alone": cost, "left_s": max(0.0, record.deadline - state.now)}
+
+
+def _longer(machines: Sequence[InstanceRecord], longer_s: float) -> dict[str, object]:
+    """For the log: seconds for which only this job needs the machine that it joins, and their cost."""
+    cost = sum(machine.rate.for_seconds(longer_s).micro_usd for machine in machines)
+    return {"longer_s": longer_s, "longer": cost} if longer_s else {}
 
 
 def _image(state: State, job: Job, machines: Sequence[InstanceRecord]) -> dict[str, object]:
