@@ -11,7 +11,7 @@ from starburst.clouds.sky.access.ports import LaunchSpec
 from starburst.clouds.sky.journal import FileJournal
 from starburst.clouds.sky.machines import retention
 from starburst.clouds.sky.machines.entry import load_machines
-from starburst.core.model.events import InstanceFailed
+from starburst.core.model.events import InstanceFailed, InstanceGone
 from tests.app.virtual import START, run, wall
 from tests.clouds.sky.fake import RENT_S, FakeSky
 from tests.clouds.sky.fake_vm import Vm
@@ -102,6 +102,28 @@ def test_a_launch_that_its_cloud_may_have_forgotten_is_billed_from_its_intent(
         assert 300.0 < failed.ended_at - failed.launched_at < 450.0
 
     play(tmp_path, story, launch_limit_s=300.0)
+
+
+def test_a_launch_of_which_its_cloud_found_nothing_all_the_time_made_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SkyPilot was away for longer than a cloud remembers; its cloud was not."""
+    monkeypatch.setattr(retention, "RETAINED_S", 300.0)
+    monkeypatch.setattr(retention, "COARSE_S", 10.0)
+
+    async def story(life: Life, sky: FakeSky) -> None:
+        sky.refused = {"p3.8xlarge"}
+        await life.cloud.launch("i-1", OFFER)
+        await asyncio.sleep(1.0)
+        sky.server_up = False
+        await life.cloud.terminate("i-1")
+        await asyncio.sleep(800.0)
+        sky.clusters_known.clear()
+        sky.server_up = True
+        gone = await life.heard(InstanceGone)
+        assert gone.launched_at == gone.ended_at
+
+    play(tmp_path, story, launch_limit_s=60.0)
 
 
 def test_a_launch_that_nobody_can_tell_of_is_billed_no_longer_than_a_machine_lives_by_itself(
