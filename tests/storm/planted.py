@@ -271,7 +271,7 @@ PLANTED = IN_ADAPTERS | {
         "starburst.policy.caps:Cap.covers",
         "return self.queue in (None, job.queue) and self.user in (None, job.user)",
         "return self.queue is None and self.user is None",
-        (14, 30, 0.4, ()),
+        (11, 30, 0.4, ()),
     ),
     "explains-no-place": Planted(
         "an explanation of a run does not say where it is",
