@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.core.parts.fleet import Fleet
+from starburst.core.parts.fleet import Fleet, extend
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.core.parts.join_search import JoinSearch, Leaver
+from starburst.core.parts.join_search import Bid, JoinSearch, Leaver
 from starburst.domain.job import Job
 from starburst.policy.packing.packers.none import NoPacking
 from tests.builders import HOUR, job, offer
@@ -61,6 +61,38 @@ def test_each_job_gets_the_tightest_fit_of_that_moment(
         assert [slot.resources for slot in found] == (list(leaver.job.tasks) if expected else [])
         if goes:
             fleet.hold(leaver.job.id, found, 0.0)
+
+
+@given(machines, leavings, st.integers(0, 9), st.sampled_from([4.0, 1e9]))
+def test_where_nobody_needs_one_for_longer_the_one_whose_bill_grows_least_is_joined(
+    sizes: list[tuple[int, int]],
+    leaving: list[tuple[tuple[int, ...], int, bool, bool]],
+    dollars: int,
+    dearest: float,
+) -> None:
+    fleet = fleet_of([gpus for _, gpus in sizes])
+    known = list(fleet.instances.values())
+    busy = {each.id: hours * HOUR for each, (hours, _) in zip(known, sizes, strict=True)}
+    search = fleet.search(busy, known)
+    for number, (gang, hours, _, goes) in enumerate(leaving):
+        leaver = Leaver(job(f"j{number}", gang=gang), hours * HOUR)
+        found = search.slots(leaver, Bid(1e6 * dollars, 1e6 * dearest))
+        expected = tightest(leaver, known, busy)
+        adds = [
+            (
+                (leaver.until - busy[each.id]) / HOUR * each.rate.micro_usd / 1e6,
+                each.free.largest_share(each.offer.resources),
+                each.id,
+            )
+            for each in known
+            if leaver.job.resources.fits(each.free) and each.rate.micro_usd <= 1e6 * dearest
+        ]
+        if expected is None and adds and min(adds)[0] < dollars:
+            expected = min(adds)[2]
+        assert {slot.where for slot in found} == ({expected} if expected else set())
+        if goes and found:
+            fleet.hold(leaver.job.id, found, 0.0)
+            extend(busy, found, leaver.until)
 
 
 def test_a_thousand_alike_judge_each_machine_once_and_each_that_took_one_again() -> None:

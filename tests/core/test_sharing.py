@@ -10,6 +10,7 @@ from starburst.core.parts.fleet import Fleet
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.steps import offload
 from starburst.core.views.restoring import restore
+from starburst.domain.cloud import Offer
 from starburst.domain.money import Money
 from starburst.policy.cost_allocation import Use
 from starburst.policy.packing.packers.none import NoPacking
@@ -111,6 +112,20 @@ def test_a_job_that_needs_a_machine_longer_joins_it_if_that_costs_less_than_one_
             "joins i-000001 (big at $3.00/h), which a needs too: 30 min more of it cost $1.50, less than a "
             "machine of its own"
         )
+
+
+@pytest.mark.parametrize(
+    ("offers", "gets"), [([BIG, SMALL], ["small"]), ([BIG], [])], ids=["dearer", "as dear"]
+)
+def test_a_job_of_unknown_length_joins_no_machine_that_costs_more_an_hour_than_its_own(
+    offers: list[Offer], gets: list[str]
+) -> None:
+    desk = Desk(offers=offers, packer="eva")
+    desk.submit(job("a", 3, cloud="only", hours=2))
+    desk.offload("a")
+    unknown = job("b", 1, cloud="only", hours=None)
+    desk.now = 1.1 * HOUR
+    assert launches(desk.submit(unknown)) == gets
 
 
 def test_who_joins_next_needs_a_machine_no_longer_than_who_joined_before() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from starburst.core.model.actions import Slot, places
 from starburst.core.model.throughput import Speeds
 from starburst.core.parts.instance_record import InstanceRecord
-from starburst.core.parts.join_search import JoinSearch, Leaver
+from starburst.core.parts.join_search import NOTHING, Bid, JoinSearch, Leaver
 from starburst.core.parts.spare_room import SpareRoom
 from starburst.domain.cloud import InstancePhase, Offer, OfferRules
 from starburst.domain.job import Job, Task
@@ -181,7 +182,7 @@ class Fleet:
         packed, rest = Packed(), []
         search = self.search(busy_until, self._needed(busy_until, now) if self.shares else ())
         for leaver in leavers:
-            slots = search.slots(leaver, self.cost_alone(leaver.job, leaver.until - now, now))
+            slots = search.slots(leaver, self.bid(leaver.job, leaver.until - now, now))
             if slots:
                 packed.joined[leaver.job.id] = extend(busy_until, slots, leaver.until)
                 self._assign(leaver.job.id, slots, packed, now)
@@ -193,15 +194,18 @@ class Fleet:
             self._rent(rest, packed, now)
         return packed
 
-    def cost_alone(self, job: Job, left_s: float, now: float) -> float:
-        """What a job costs that runs for `left_s` on an instance of its own, micro-dollars, with its boot.
+    def bid(self, job: Job, left_s: float, now: float) -> Bid:
+        """What a job costs that runs for `left_s` on an instance of its own, with its boot.
 
-        0 if no offer holds it.
+        If nobody said how long it runs, no instance may cost more an hour than its own: then sharing costs no
+        more however long that is. Nothing if no offer holds it.
         """
         offers = self.price(job, self.available(now))
         if isinstance(offers, str):
-            return 0.0
-        return sum(self.rate(offer).micro_usd * (self.boot_s(offer) + left_s) / HOUR_S for offer in offers)
+            return NOTHING
+        rates = [(self.rate(offer).micro_usd, self.boot_s(offer)) for offer in offers]
+        most = sum(rate * (boot_s + left_s) / HOUR_S for rate, boot_s in rates)
+        return Bid(most, sum(rate for rate, _ in rates) if job.runtime_estimate_s is None else inf)
 
     def rent_apart(self, jobs: Iterable[Job], now: float) -> Packed:
         """Assign slots to jobs that share no instance: each gets what it would get alone (`price`)."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from math import inf
 from typing import TypeAlias
 
 from starburst.core.model.actions import Slot
@@ -47,6 +48,20 @@ class Leaver:
         return self.job.spread and len(self.job.tasks) > 1
 
 
+@value
+class Bid:
+    """What an instance may cost a job that needs it for longer than others do."""
+
+    #: By what its bill has to grow by less than, micro-dollars.
+    most: float
+    #: What it may cost an hour at most, micro-dollars.
+    rate: float = inf
+
+
+#: For who joins at no cost only.
+NOTHING = Bid(0.0)
+
+
 class JoinSearch:
     """Finds each job an instance that others need for longer anyway, the tightest fit.
 
@@ -77,11 +92,10 @@ class JoinSearch:
         """A search of other instances, for jobs that come between those of this one."""
         return JoinSearch(instances, self._busy_until, self._pull_s, self._joined)
 
-    def slots(self, leaver: Leaver, most: float = 0.0) -> tuple[Slot, ...]:
+    def slots(self, leaver: Leaver, bid: Bid = NOTHING) -> tuple[Slot, ...]:
         """Slots for all tasks on one instance, of one machine or several; () if none has room.
 
-        `most`: what its bill has to grow by less than, micro-dollars. Whoever takes them does so before the
-        next question.
+        Whoever takes them does so before the next question.
         """
         if not self._instances:
             return ()
@@ -94,12 +108,13 @@ class JoinSearch:
             if name in self._instances:
                 ranked.put(name, self._rank(leaver, name))
         found: tuple[str, tuple[int, ...]] | None = None
+        most = bid.most
         for (pull, _, _, nodes), name in ranked.order:
             grows = self._grows(leaver, name)
             if grows <= 0:
                 found = name, nodes
                 break
-            if pull + grows < most:
+            if pull + grows < most and self._instances[name][1].rate.micro_usd <= bid.rate:
                 found, most = (name, nodes), pull + grows
         if found is None:
             return ()

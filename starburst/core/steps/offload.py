@@ -8,6 +8,7 @@ refers to the same instance. The jobs start once all their instances are ready.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from math import inf, isinf
 
@@ -128,10 +129,11 @@ def _join(state: State, record: JobRecord, search: JoinSearch, busy: dict[str, f
     """Offload the job onto one of the machines, if its run fits there and adds little enough to the bill."""
     left_s = unsaved_s(record, state.runtime_s(record.job))
     until = state.now + left_s
-    most = EARLY * state.fleet.cost_alone(record.job, left_s, state.now)
-    if not search.slots(Leaver(record.job, until), most):
+    alone = state.fleet.bid(record.job, left_s, state.now)
+    bid = replace(alone, most=EARLY * alone.most)
+    if not search.slots(Leaver(record.job, until), bid):
         return
-    slots = search.slots(Leaver(record.job, until, slowed_by(state, record.job)), most)
+    slots = search.slots(Leaver(record.job, until, slowed_by(state, record.job)), bid)
     if not slots:
         return
     leave(state, record, LeaveReason.SPARE)
