@@ -231,9 +231,9 @@ class Life:
         scheduler, bills = self.scheduler, self.cloud.billed()
         with self.store.read() as conn:
             billed = conn.exec_driver_sql(f"SELECT id, micro_usd FROM instances {PAST_BILLS}")
-            books: dict[str, int] = dict(billed.tuples().all())
+            books: dict[str, int] = {row[0]: row[1] for row in billed}
             counted = conn.exec_driver_sql(f"SELECT phase, count(*) FROM {JOBS} GROUP BY phase")
-            phases: dict[str, int] = dict(counted.tuples().all())
+            phases: dict[str, int] = {row[0]: row[1] for row in counted}
             paid = conn.exec_driver_sql(f"SELECT coalesce(sum(cloud_micro_usd), 0) FROM {JOBS}").scalar_one()
         jobs = self.users.submitted
         checks = {

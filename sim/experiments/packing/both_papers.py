@@ -247,9 +247,9 @@ round: it packs whom it sends off together and joins running machines where that
 asks the packer about machines only when all of their jobs have run for ten minutes; and it carries out a move
 only if what that saves until the jobs end is more than what it costs. It takes workloads of which nothing was
 seen to run as fast together as alone, where Eva takes .95.
-- Before jobs joined machines whose bill grows by less than what they cost alone, the first {WINDOW:,} jobs of one
-GPU, on which "half" was chosen, cost $2,257 (No-Wait), $1,163 (Compute-Wait) and $962 (calibrated) with Eva, and
-$2,190, $1,082 and $900 since.
+- Before jobs joined machines whose bill grows by less than what they cost alone, the first {WINDOW:,} jobs of
+one GPU, on which "half" was chosen, cost $2,257 (No-Wait), $1,163 (Compute-Wait) and $962 (calibrated) with
+Eva, and $2,190, $1,082 and $900 since.
 - Until this page was made with the real scheduler it was made with the replica of Eva's simulator
 (`sim/eva_replica`) behind a cluster that was simulated before, over 10,000 jobs and a load like Helios. Its
 figures were those of another fleet than the one that ships, and are not comparable.
