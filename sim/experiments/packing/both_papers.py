@@ -51,7 +51,7 @@ class Case:
     alpha: float
     #: As jobs of the Alibaba-shaped trace ask for; else half of what comes with a GPU.
     alibaba: bool
-    #: Of all jobs the first; of those of one GPU, which alone share machines, those after the first.
+    #: The jobs of one GPU, which alone share machines, after the first `WINDOW`; else the first of all jobs.
     one_gpu: bool = False
 
     def __repr__(self) -> str:

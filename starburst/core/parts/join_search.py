@@ -58,7 +58,7 @@ class Bid:
     rate: float = inf
 
 
-#: For who joins at no cost only.
+#: The bid of a job that may join at no cost only.
 NOTHING = Bid(0.0)
 
 

@@ -9,15 +9,16 @@ RETAINED_S = 3000.0
 
 
 def may_have_ended_untold(machine: RentedMachine) -> bool:
-    """Whether a cloud that was not asked since an intent was noted may have nothing to tell of its end."""
+    """Whether an intent is so old that its cloud may have forgotten a machine of it that has ended."""
     clock = machine.context.clock
     return clock.wall() >= clock.pace.wall_time(machine.entry.asked_at) + RETAINED_S
 
 
 def note_blank(machine: RentedMachine) -> None:
-    """Its cloud finds nothing of an intent: until now that made nothing, if the cloud was asked often enough.
+    """Note that the cloud finds nothing of an intent: it has made nothing until now.
 
-    To the last ten minutes, so that the entry seldom changes.
+    That holds if no two answers are farther apart than the cloud remembers. The time is rounded down to ten
+    minutes, so that the entry seldom changes.
     """
     entry, clock = machine.entry, machine.context.clock
     blank_until = entry.asked_at if entry.blank_until is None else entry.blank_until
