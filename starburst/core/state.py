@@ -246,7 +246,7 @@ class State:
         self.capacity.take(slots)
         self.walk.took(record, slots)
         if slots and self.meter.calibrated:
-            self.forecast.hold(record.id, slots, self.released_at(record))
+            self.forecast.hold(record, slots, self.released_at(record))
         if self.prospects is not None:
             self.prospects.hold(record.id, slots)
 

@@ -79,7 +79,8 @@ NASA, DLRM, LORA = (
     "lora_request_trace.csv.gz",
 )
 OPENB, LCG = "openb_pod_list_default.csv.gz", "LCG.swf.gz"
-NAMES = {NASA: "NASA", DLRM: "DLRM", LORA: "LoRA", OPENB: "openb", LCG: "LCG"}
+PHILLY = "../philly.csv"
+NAMES = {PHILLY: "Philly", NASA: "NASA", DLRM: "DLRM", LORA: "LoRA", OPENB: "openb", LCG: "LCG"}
 #: The final run; openb is one of the traces of the design.
 CASES = {
     "dlrm": [HeldOutCase(DLRM, sends, nodes, 1) for sends, nodes in ((10, 145), (30, 94), (60, 47))],
@@ -88,6 +89,15 @@ CASES = {
     "lora": [HeldOutCase(LORA, sends, nodes, 1) for sends, nodes in ((10, 4), (30, 2), (60, 1))],
     "lcg": [
         HeldOutCase(LCG, at, n, 8, first=60_000, last=70_000) for at, n in ((10, 81), (30, 46), (60, 23))
+    ],
+    "lcg-120": [
+        HeldOutCase(LCG, at, n, 8, first=120_000, last=130_000) for at, n in ((10, 100), (30, 72), (60, 42))
+    ],
+    "lcg-160": [
+        HeldOutCase(LCG, at, n, 8, first=160_000, last=170_000) for at, n in ((10, 96), (30, 53), (60, 25))
+    ],
+    "philly": [
+        HeldOutCase(PHILLY, at, n, 8, first=40_000, last=50_000) for at, n in ((10, 80), (30, 56), (60, 30))
     ],
     "openb": [HeldOutCase(OPENB, sends, nodes, 8) for sends, nodes in ((10, 5), (30, 3), (60, 1))],
 }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from math import inf
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
-from starburst.core.parts.runs_under_way import RunsUnderWay
+from starburst.core.parts.expected_times import PARTS, ExpectedTimes
 from starburst.domain.job import CloudChoice
-from starburst.policy.budget import Account, Budget, exhausted_in_s, multiplier, patience, room, spend
+from starburst.policy.budget import Account, Budget, exhausted_in_s, learn, multiplier, patience, room, spend
 
 #: Real seconds that a foreseen exhaustion is at least away, so that rounding cannot repeat an instant.
 LEAST_S = 0.001
@@ -30,25 +31,55 @@ class Meter:
         self._past = past
         self._now = 0.0
         self._least_s = settings.clock_s(LEAST_S)
-        #: Jobs by id.
+        #: Jobs that have had a wait and do not run yet, each with its expected run time in parts of a second.
+        self._to_run: dict[str, int] = {}
+        self._to_run_sum = 0
         self.waiting: set[str] = set()
-        self.running = RunsUnderWay()
+        self._starts = ExpectedTimes()
+        self.running = ExpectedTimes()
+
+    @property
+    def to_run(self) -> Set[str]:
+        """The jobs that have had a wait and do not run yet."""
+        return self._to_run.keys()
+
+    def expects(self, record: JobRecord, runtime_s: float) -> None:
+        """The job has had a wait, and will run for so long."""
+        if self.calibrated and record.id not in self.running:
+            self.forget(record.id)
+            self._to_run[record.id] = parts = round(runtime_s * PARTS)
+            self._to_run_sum += parts
 
     def waits(self, record: JobRecord) -> None:
         """The job is queued."""
         if self.calibrated and record.job.cloud is not CloudChoice.NEVER and record.obstacle is None:
             self.waiting.add(record.id)
 
+    def predict(self, record: JobRecord, start: float) -> None:
+        """A waiting job is predicted to start then."""
+        if record.id in self.waiting:
+            self._starts.expect(record.id, start)
+
+    def learn(self, runtime_s: float, wait_s: float) -> None:
+        """A job has arrived that runs for so many seconds, and is predicted to wait for so many."""
+        self.account = learn(self.account, runtime_s, wait_s, self._budget)
+
     def runs(self, record: JobRecord, until: float) -> None:
         """A run of the job has begun, or is expected to end at another time."""
         if self.calibrated:
+            self.forget(record.id)
             self.running.expect(record.id, until)
 
     def rests(self, record: JobRecord) -> None:
         """The job neither runs nor is kept waiting by the policy."""
         if self.calibrated:
             self.waiting.discard(record.id)
+            self._starts.drop(record.id)
             self.running.drop(record.id)
+
+    def forget(self, job_id: str) -> None:
+        """The job runs, or will not run any more."""
+        self._to_run_sum -= self._to_run.pop(job_id, 0)
 
     def advance(self, elapsed_s: float, now: float) -> None:
         """Charge the `elapsed_s` seconds before `now` to the account."""
@@ -68,8 +99,12 @@ class Meter:
 
     @property
     def _budget(self) -> Budget:
-        rest_s = self.running.rest_s(self._now)
-        return Budget(self.budget_percent, self._past.load.mean_runtime_s, rest_s)
+        return Budget(
+            self.budget_percent,
+            self._past.load.mean_runtime_s,
+            self.running.rest_s(self._now) + self._to_run_sum / PARTS,
+            self._starts.rest_s(self._now),
+        )
 
     @property
     def multiplier(self) -> float:
@@ -92,7 +127,6 @@ class Meter:
         """When the account will be exhausted if no job starts or ends before; infinity if never."""
         if not self.waiting:
             return inf
-        in_s = exhausted_in_s(
-            self.account, self._budget, running=len(self.running), waiting=len(self.waiting)
-        )
+        outlasting, waiting = self.running.past(now), len(self.waiting)
+        in_s = exhausted_in_s(self.account, self._budget, outlasting=outlasting, waiting=waiting)
         return now + max(in_s, self._least_s)

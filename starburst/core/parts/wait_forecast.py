@@ -1,17 +1,16 @@
-"""Forecast of a queued job's wait: from expected ends of the cluster's runs, and from the jobs ahead."""
+"""Forecast of queued jobs' waits: from expected ends of the cluster's runs, and from the jobs ahead."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator
-from math import fsum
 
 from starburst.core.model.actions import Slot
+from starburst.core.model.estimates import run_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.capacity import Capacity, amount
 from starburst.core.parts.queue import ShapeQueue
 from starburst.domain.resources import Resources
-from starburst.policy.wait_prediction import predicted_wait_s
+from starburst.policy.wait_prediction import Line
 
 
 class WaitForecast:
@@ -22,59 +21,75 @@ class WaitForecast:
         self.newcomers: list[JobRecord] = []
         self._queue = queue
         self._capacity = capacity
-        #: (expected end, job id), sorted.
-        self._ends: list[tuple[float, str]] = []
-        self._held: dict[str, tuple[float, tuple[Slot, ...]]] = {}
+        #: By job: its record, the expected end of its use, and its slots.
+        self._held: dict[str, tuple[JobRecord, float, tuple[Slot, ...]]] = {}
 
-    def hold(self, job_id: str, slots: tuple[Slot, ...], until: float) -> None:
+    def hold(self, record: JobRecord, slots: tuple[Slot, ...], until: float) -> None:
         """The job has these slots until then; those that it had are forgotten."""
-        self.drop(job_id)
-        self._held[job_id] = until, slots
-        insort(self._ends, (until, job_id))
+        self._held[record.id] = record, until, slots
 
     def expect(self, job_id: str, until: float) -> None:
         """The job's use is expected to end at another time; no effect if it holds no slots."""
         held = self._held.get(job_id)
-        if held is not None and held[0] != until:
-            self.hold(job_id, held[1], until)
+        if held is not None:
+            self._held[job_id] = held[0], until, held[2]
 
     def drop(self, job_id: str) -> None:
         """The job has released its slots."""
-        held = self._held.pop(job_id, None)
-        if held is not None:
-            del self._ends[bisect_left(self._ends, (held[0], job_id))]
+        self._held.pop(job_id, None)
+
+    def waits(self, records: list[JobRecord], now: float) -> Iterator[tuple[JobRecord, float]]:
+        """Each of these queued jobs, in the order of the queue, and the predicted seconds until it starts.
+
+        A job that leaves the queue before the next one is asked for is not ahead of that one.
+        """
+        lines: dict[tuple[frozenset[str], int], tuple[Line, Iterator[JobRecord]]] = {}
+        queued = sorted(self._queue.jobs(), key=_place)
+        for record in sorted(records, key=_place):
+            nodes, kind = self._nodes_of(record)
+            if (nodes, kind) not in lines:
+                lines[nodes, kind] = self._line(nodes, kind, now), iter(queued)
+            line, ahead = lines[nodes, kind]
+            for other in ahead:
+                if other is record:
+                    break
+                if other.wait is not None and other.id in self._queue and self._competes(other, nodes):
+                    line.add(amount(other.job.resources)[kind], other.wait.runtime_s)
+            yield record, line.wait_s(amount(record.job.resources)[kind])
+            if record.wait is not None and record.id in self._queue:
+                line.add(amount(record.job.resources)[kind], record.wait.runtime_s)
 
     def wait_s(self, record: JobRecord, now: float) -> float:
-        """Predicted seconds until a queued job starts on the cluster.
+        """Predicted seconds until a queued job starts on the cluster."""
+        return next(wait_s for _, wait_s in self.waits([record], now))
 
-        The unit of sizes is the GPU, or the CPU for a job without GPUs; only nodes that admit the job count.
+    def _nodes_of(self, record: JobRecord) -> tuple[frozenset[str], int]:
+        """The nodes that admit the job, and what its size counts: 0 is GPUs, 1 CPUs if it takes no GPU."""
+        return self._capacity.candidates(record.job), 0 if amount(record.job.resources)[0] else 1
+
+    def _competes(self, other: JobRecord, nodes: frozenset[str]) -> bool:
+        """Whether the job may take room on one of these nodes."""
+        names = self._capacity.candidates(other.job)
+        return names is nodes or not nodes.isdisjoint(names)
+
+    def _line(self, nodes: frozenset[str], kind: int, now: float) -> Line:
+        free = sum(max(0, left[kind]) for _, left in self._capacity.room(nodes))
+        return Line(
+            free, sorted((ends - now, amount(part)[kind]) for ends, part in self._releases(nodes, now))
+        )
+
+    def _releases(self, nodes: Collection[str], now: float) -> Iterator[tuple[float, Resources]]:
+        """Expected end and resources of every slot on these nodes.
+
+        A run that has outlasted its estimate is expected to take as long again as it has taken.
         """
-        demand = amount(record.job.resources)
-        kind = 0 if demand[0] else 1
-        nodes = self._capacity.candidates(record.job)
-        room = [(has[kind], max(0, left[kind])) for has, left in self._capacity.room(nodes)]
-        return predicted_wait_s(
-            demand[kind],
-            sum(left for _, left in room),
-            ((until - now, amount(part)[kind]) for until, part in self._releases(nodes)),
-            self._work_ahead(record, nodes, kind),
-            sum(has for has, _ in room),
-        )
-
-    def _releases(self, nodes: Collection[str]) -> Iterator[tuple[float, Resources]]:
-        """Expected end and resources of every slot on these nodes, the earliest end first."""
-        for until, job_id in self._ends:
-            for slot in self._held[job_id][1]:
+        for record, until, slots in self._held.values():
+            end = until if until > now else now + run_s(record, now)
+            for slot in slots:
                 if slot.where in nodes:
-                    yield until, slot.resources
+                    yield end, slot.resources
 
-    def _work_ahead(self, record: JobRecord, nodes: frozenset[str], kind: int) -> float:
-        """Σ size · run time of the jobs ahead of this one that may take room on one of these nodes."""
-        own = record.order_key, record.seq
-        return fsum(
-            amount(other.job.resources)[kind] * other.wait.runtime_s
-            for other in self._queue.jobs()
-            if (other.order_key, other.seq) < own
-            and other.wait is not None
-            and ((names := self._capacity.candidates(other.job)) is nodes or not nodes.isdisjoint(names))
-        )
+
+def _place(record: JobRecord) -> tuple[float, int]:
+    """The place in the order of the queue."""
+    return record.order_key, record.seq

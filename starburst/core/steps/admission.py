@@ -112,6 +112,7 @@ def set_wait(state: State, record: JobRecord) -> None:
     wait = Wait(str(job.resources), None if isinf(wait_s) else wait_s, rule, runtime_s, estimated_by)
     record.wait = wait
     record.obstacle = None
+    state.meter.expects(record, runtime_s)
     state.decide(
         record.id,
         "waits",
@@ -281,16 +282,30 @@ def give_up(state: State, prospects: Prospects) -> None:
 def leave_dear(state: State) -> None:
     """Offload the newly queued jobs whose predicted wait is longer than their wait (calibrated budget).
 
-    The factor of the wait is the reciprocal of a price of delay: the delay would cost more than the cloud.
+    The factor of the wait is the reciprocal of a price of delay: the delay would cost more than the cloud. Who
+    waits is charged what it is predicted to wait, so that the price rises from one job to the next.
     """
     newcomers, state.forecast.newcomers = state.forecast.newcomers, []
-    for record in newcomers:
+    queued = [record for record in newcomers if record.id in state.queue and record.wait is not None]
+    for record, wait_s in state.forecast.waits(queued, state.now):
+        assert record.wait is not None
+        if record.wait.predicted_s is None:
+            state.meter.learn(record.wait.runtime_s, wait_s)
+        start = state.now + wait_s
+        record.wait = replace(record.wait, predicted_s=start - record.queued_at)
+        state.touch(record)
         free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
-        if record.id in state.queue and free_to_go and record.wait is not None and not isinf(record.deadline):
-            wait_s = state.forecast.wait_s(record, state.now)
-            if wait_s > record.deadline - state.now:
-                record.wait = replace(record.wait, predicted_s=wait_s)
-                leave(state, record, LeaveReason.DEAR)
+        if free_to_go and not isinf(record.deadline) and start > min(record.deadline, _priced(state, record)):
+            leave(state, record, LeaveReason.DEAR)
+        else:
+            state.meter.predict(record, start)
+
+
+def _priced(state: State, record: JobRecord) -> float:
+    """Until when the job might wait at the present price, if the price is what its wait is derived from."""
+    if record.job.max_wait_s is not None:
+        return inf
+    return record.queued_at + state.policy_wait_s(record)[0]
 
 
 def leave_exhausted(state: State) -> None:

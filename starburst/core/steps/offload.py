@@ -158,6 +158,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
     record.open_bills += packed.bills[record.id]
     state.touch(record)
     others = [job_id for machine in machines for job_id in machine.job_ids if job_id != record.id]
+    is_dear = record.leaving is LeaveReason.DEAR
     state.decide(
         record.id,
         "offloaded",
@@ -174,11 +175,7 @@ def _offload(state: State, record: JobRecord, packed: Packed, launched: set[str]
         **_longer(machines, packed.joined.get(record.id, 0.0)),
         sharers=", ".join(dict.fromkeys(others)),
         **({"gang": packed.whys[record.id]} if record.id in packed.whys else {}),
-        **(
-            {"predicted_s": record.wait.predicted_s}
-            if record.wait and record.wait.predicted_s is not None
-            else {}
-        ),
+        **({"predicted_s": record.wait.predicted_s} if record.wait and is_dear else {}),
     )
     record.leaving = None
     for machine in machines:

@@ -142,4 +142,5 @@ def _keep_out(state: State, record: JobRecord, phase: Phase, message: str, *, tu
     if not turn:
         state.turns.give_up(record)
     record.deadline, record.wait, record.obstacle = inf, None, None
+    state.meter.forget(record.id)
     to(state, record, phase, queued_at=state.now, message=message)

@@ -131,6 +131,8 @@ def _drop_stop(_state: State, record: JobRecord) -> None:
 
 def _end_run(state: State, record: JobRecord) -> None:
     state.meter.rests(record)
+    if record.wait is not None:
+        state.meter.expects(record, state.given_runtime_s(record))
     record.ended_at = state.now
     record.stall = ""
 
@@ -162,6 +164,7 @@ def _expect_end(state: State, record: JobRecord) -> None:
 def _end_job(state: State, record: JobRecord) -> None:
     """Mark the record for removal, which follows once the bills of its instances are final."""
     record.ended_at = state.now
+    state.meter.forget(record.id)
     state.retired.append(record.id)
 
 

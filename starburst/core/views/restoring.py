@@ -73,6 +73,8 @@ def _take_over(state: State, record: JobRecord, *, anew: bool) -> None:
     if record.phase is Phase.QUEUED:
         _line_up(state, record, anew=anew)
     _gate(state, record)
+    if record.wait is not None and not (record.alive and record.started_at is not None):
+        state.meter.expects(record, state.given_runtime_s(record))
     if record.phase is Phase.OFFLOADING and not record.slots:
         state.departing[record.id] = state.now
     elif state.keeps_machines(record):
@@ -98,6 +100,10 @@ def _line_up(state: State, record: JobRecord, *, anew: bool) -> None:
             state.touch(record)
         state.queue.add(record)
         state.meter.waits(record)
+        if record.wait is not None and record.wait.predicted_s is not None:
+            state.meter.predict(record, record.queued_at + record.wait.predicted_s)
+        elif state.meter.calibrated:
+            state.forecast.newcomers.append(record)
         if state.prospects is not None:
             state.prospects.suspect(record)
     state.attend(record)

@@ -120,6 +120,9 @@ def _meter(state: State) -> Iterator[str]:
     running = {r.id for r in state.jobs.values() if r.alive and r.started_at is not None}
     if state.meter.calibrated and set(state.meter.running) != running:
         yield f"the meter errs on who runs: {sorted(running.symmetric_difference(state.meter.running))}"
+    to_run = {r.id for r in state.jobs.values() if not r.phase.is_end and r.wait is not None} - running
+    if state.meter.calibrated and state.meter.to_run != to_run:
+        yield f"the meter errs on who will run: {sorted(state.meter.to_run ^ to_run)}"
 
 
 def _cluster_slots(record: JobRecord) -> Iterator[Slot]:

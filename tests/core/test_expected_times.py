@@ -1,15 +1,15 @@
-"""The rest of the runs under way, by their expected ends."""
+"""Seconds until the times that are expected, summed."""
 
 from __future__ import annotations
 
 import random
 from math import inf
 
-from starburst.core.parts.runs_under_way import RunsUnderWay
+from starburst.core.parts.expected_times import ExpectedTimes
 
 
 def test_the_rest_shrinks_with_time_and_a_run_that_outlasts_its_estimate_has_none() -> None:
-    runs = RunsUnderWay()
+    runs = ExpectedTimes()
     runs.expect("a", 10)
     runs.expect("b", 4)
     runs.expect("unknown", inf)
@@ -18,7 +18,7 @@ def test_the_rest_shrinks_with_time_and_a_run_that_outlasts_its_estimate_has_non
 
 
 def test_an_end_that_moves_counts_once_and_a_run_that_is_over_no_more() -> None:
-    runs = RunsUnderWay()
+    runs = ExpectedTimes()
     runs.expect("a", 10)
     runs.expect("a", 3)
     runs.expect("b", 5)
@@ -36,7 +36,7 @@ def test_the_order_in_which_runs_are_told_does_not_matter() -> None:
     sums = set()
     for _ in range(3):
         names = draw.sample(sorted(ends), len(ends))
-        runs = RunsUnderWay()
+        runs = ExpectedTimes()
         for name in names:
             runs.expect(name, ends[name])
         sums.add(runs.rest_s(1000 / 7))
