@@ -6,11 +6,11 @@ the factor is a price: under Compute-Wait a job may wait until its delay, at the
 worth as much as its cloud run, so that one price holds for all jobs.
 
 Under No-Wait a job starts on arrival. Every second of waiting is therefore an increase over No-Wait, and the
-increase of mean JCT is Σ delay / Σ run time over the jobs that have arrived. Run times are counted on arrival,
-by estimates, and corrected by what passes: of a run that ends early the rest is taken back, one that goes on
-for longer adds to the sum. Delays are counted in advance as well: a job that is left to wait is charged what
-it is predicted to wait. Without that the price falls on until the first of a long queue have waited, and by
-then far too much has been promised.
+increase of mean JCT is Σ delay / Σ run time over the jobs that have arrived. Run times are counted on
+arrival, by estimates, and corrected by what passes: of a run that ends early the rest is taken back, one that
+goes on for longer adds to the sum. Delays are counted in advance as well: a job that is left to wait is
+charged what it is predicted to wait. Without that the price falls on until the first of a long queue have
+waited, and by then far too much has been promised.
 
 Unspent is P/100·Σ run time − Σ delay. The slack is SLACK_PERCENT of Σ run time plus the budget of SLACK_JOBS
 jobs, without which a handful of jobs would exhaust it. The position is unspent / slack: 0 is P exactly.
@@ -25,8 +25,8 @@ to send them away, and most of the large slowdowns are theirs.
 
 What jobs are predicted to wait can be wrong. Only what they have waited exhausts the account, at position −1:
 the scheduler then sends away the waiting jobs that are cheapest in the cloud until at most P per hundred
-running jobs wait, fewer at a lower position. So P is exceeded by the slack at most, if the run times of the
-jobs that have arrived are right in sum.
+running jobs wait, fewer at a lower position. So P is exceeded by the slack at most, and by P per hundred of
+what the estimates of the jobs that run or wait are too long in sum.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from math import exp, inf
 
 from starburst.domain.value import value
 
-#: Slack: percent of the run time so far, and number of jobs of mean run time whose budget is added.
+#: Slack: percent of the run time of all jobs, and number of jobs of mean run time whose budget is added.
 SLACK_PERCENT = 1.0
 SLACK_JOBS = 25.0
 #: Logarithm of the multiplier per unit of the position, and the bounds of the position therein.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from starburst.core.model.actions import Slot
 from starburst.core.model.estimates import run_s
 from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.capacity import Capacity, amount
 from starburst.core.parts.queue import ShapeQueue
-from starburst.domain.resources import Resources
+from starburst.policy.placement import Amount
 from starburst.policy.wait_prediction import Line
 
 
@@ -21,12 +21,12 @@ class WaitForecast:
         self.newcomers: list[JobRecord] = []
         self._queue = queue
         self._capacity = capacity
-        #: By job: its record, the expected end of its use, and its slots.
-        self._held: dict[str, tuple[JobRecord, float, tuple[Slot, ...]]] = {}
+        #: By job: its record, the expected end of its use, and its slots as (node, amount).
+        self._held: dict[str, tuple[JobRecord, float, tuple[tuple[str, Amount], ...]]] = {}
 
     def hold(self, record: JobRecord, slots: tuple[Slot, ...], until: float) -> None:
         """The job has these slots until then; those that it had are forgotten."""
-        self._held[record.id] = record, until, slots
+        self._held[record.id] = record, until, tuple((slot.where, amount(slot.resources)) for slot in slots)
 
     def expect(self, job_id: str, until: float) -> None:
         """The job's use is expected to end at another time; no effect if it holds no slots."""
@@ -43,6 +43,8 @@ class WaitForecast:
 
         A job that leaves the queue before the next one is asked for is not ahead of that one.
         """
+        if not records:
+            return
         lines: dict[tuple[frozenset[str], int], tuple[Line, Iterator[JobRecord]]] = {}
         queued = sorted(self._queue.jobs(), key=_place)
         for record in sorted(records, key=_place):
@@ -73,21 +75,16 @@ class WaitForecast:
         return names is nodes or not nodes.isdisjoint(names)
 
     def _line(self, nodes: frozenset[str], kind: int, now: float) -> Line:
-        free = sum(max(0, left[kind]) for _, left in self._capacity.room(nodes))
-        return Line(
-            free, sorted((ends - now, amount(part)[kind]) for ends, part in self._releases(nodes, now))
-        )
-
-    def _releases(self, nodes: Collection[str], now: float) -> Iterator[tuple[float, Resources]]:
-        """Expected end and resources of every slot on these nodes.
+        """What is free on these nodes, and who ends when.
 
         A run that has outlasted its estimate is expected to take as long again as it has taken.
         """
-        for record, until, slots in self._held.values():
-            end = until if until > now else now + run_s(record, now)
-            for slot in slots:
-                if slot.where in nodes:
-                    yield end, slot.resources
+        free = sum(max(0, left[kind]) for _, left in self._capacity.room(nodes))
+        ends: list[tuple[float, float]] = []
+        for record, until, parts in self._held.values():
+            in_s = until - now if until > now else run_s(record, now)
+            ends += [(in_s, part[kind]) for node, part in parts if node in nodes]
+        return Line(free, sorted(ends))
 
 
 def _place(record: JobRecord) -> tuple[float, int]:

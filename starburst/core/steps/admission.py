@@ -282,8 +282,8 @@ def give_up(state: State, prospects: Prospects) -> None:
 def leave_dear(state: State) -> None:
     """Offload the newly queued jobs whose predicted wait is longer than their wait (calibrated budget).
 
-    The factor of the wait is the reciprocal of a price of delay: the delay would cost more than the cloud. Who
-    waits is charged what it is predicted to wait, so that the price rises from one job to the next.
+    The factor of the wait is the reciprocal of a price of delay: the delay would cost more than the cloud.
+    Who waits is charged what it is predicted to wait, so that the price rises from one job to the next.
     """
     newcomers, state.forecast.newcomers = state.forecast.newcomers, []
     queued = [record for record in newcomers if record.id in state.queue and record.wait is not None]
