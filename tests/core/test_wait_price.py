@@ -12,8 +12,9 @@ from sim.experiments.shared import gpu_jobs
 from sim.spec import Spec
 from starburst.core.model.events import NodesChanged, Progress
 from starburst.core.views.explain import explain
+from starburst.core.views.restoring import restore
 from starburst.policy.budget import SLACK_JOBS, SLACK_PERCENT, Account
-from tests.builders import HOUR, Desk, job, node
+from tests.builders import HOUR, Desk, job, node, snapshot
 
 
 def priced(*gpus: int, **settings: Any) -> Desk:
@@ -89,6 +90,49 @@ def test_a_progress_report_moves_the_prediction() -> None:
     desk.tell(Progress("busy", 1, done=99, total=100, per_s=1 / 60))
     desk.submit(job("a", hours=0.1))
     assert desk.phase("a") == "queued"
+
+
+def test_a_run_that_outlasts_its_estimate_is_expected_to_take_as_long_again() -> None:
+    desk = busy(1)
+    desk.wait(3 * HOUR)
+    desk.submit(job("a", hours=0.5))
+    assert desk.phase("a") == "queued"
+    wait = desk["a"].wait
+    assert wait is not None and wait.predicted_s == 3 * HOUR
+
+
+def test_jobs_of_one_instant_are_charged_one_after_another() -> None:
+    """Each may wait for hours, but P of all run time is only enough for some of them."""
+    desk = busy(2, budget_percent=10)
+    desk.submit(*(job(f"a{n:02}", 4, hours=1) for n in range(30)))
+    phases = [desk.phase(f"a{n:02}") for n in range(30)]
+    assert phases == sorted(phases, reverse=True), "who comes first waits"
+    waits = [desk[f"a{n:02}"].wait for n in range(30) if phases[n] == "queued"]
+    foretold_h = sum(wait.predicted_s or 0 for wait in waits if wait) / HOUR
+    assert 0.1 * 32 < foretold_h < 0.1 * (32 + SLACK_JOBS) + 32
+    alone = busy(2, budget_percent=10)
+    alone.submit(job("last", 4, hours=1))
+    assert alone.phase("last") == "queued", "not by its own price"
+
+
+def test_who_leaves_counts_until_it_runs_and_who_is_cancelled_no_more() -> None:
+    """Else the boot of their machines would take the budget of a thousand jobs that leave."""
+    desk = busy(9)
+    known = desk.scheduler.state.meter
+    desk.submit(job("a", hours=0.1), job("b", hours=0.1))
+    assert (desk.phase("a"), set(known.to_run)) == ("offloading", {"a", "b"})
+    desk.cancel("b")
+    assert set(known.to_run) == {"a"}
+
+
+def test_after_a_restart_what_was_foretold_is_charged_again() -> None:
+    desk = busy(2, budget_percent=10)
+    desk.submit(*(job(f"a{n:02}", 4, hours=1) for n in range(9)))
+    desk.wait(HOUR / 4)
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler)).state
+    assert again.meter.multiplier == desk.scheduler.state.meter.multiplier < 1
+    assert again.meter.to_run == desk.scheduler.state.meter.to_run
+    assert again.meter.exhausted_at(desk.now) == desk.scheduler.state.meter.exhausted_at(desk.now)
 
 
 def test_explain_prices_the_delay_beside_the_cloud_run() -> None:
