@@ -10,7 +10,7 @@ import pytest
 from sim.engines.core_engine import simulate
 from sim.experiments.shared import gpu_jobs
 from sim.spec import Spec
-from starburst.core.model.events import NodesChanged, Progress
+from starburst.core.model.events import InstanceFailed, NodesChanged, Progress
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
 from starburst.policy.budget import SLACK_JOBS, SLACK_PERCENT, Account
@@ -98,7 +98,8 @@ def test_a_run_that_outlasts_its_estimate_is_expected_to_take_as_long_again() ->
     desk.submit(job("a", hours=0.5))
     assert desk.phase("a") == "queued"
     wait = desk["a"].wait
-    assert wait is not None and wait.predicted_s == 3 * HOUR
+    assert wait is not None
+    assert wait.predicted_s == 3 * HOUR
 
 
 def test_jobs_of_one_instant_are_charged_one_after_another() -> None:
@@ -133,6 +134,16 @@ def test_after_a_restart_what_was_foretold_is_charged_again() -> None:
     assert again.meter.multiplier == desk.scheduler.state.meter.multiplier < 1
     assert again.meter.to_run == desk.scheduler.state.meter.to_run
     assert again.meter.exhausted_at(desk.now) == desk.scheduler.state.meter.exhausted_at(desk.now)
+
+
+def test_the_story_says_that_a_job_waits_on_as_the_launch_that_it_left_for_failed() -> None:
+    """It left early, so that it has the rest of its wait, while its offer pauses."""
+    desk = busy(2)
+    desk.submit(job("a", hours=0.1))
+    desk.tell(InstanceFailed("i-000001", "broken"))
+    assert desk.why("a", "waits-on") == (
+        "is in the queue again, as no machine came up for it: its wait has 70.4 min left"
+    )
 
 
 def test_explain_prices_the_delay_beside_the_cloud_run() -> None:

@@ -27,6 +27,9 @@ def drawn_config(seed: int) -> Config:
         "queue_limit": draw.choice((None, None, 4)),
         "unreachable": draw.choice(("5m", "10m")),
     }
+    control = Random(f"{seed}/control")
+    if policy["waiting"] != "no-wait" and control.random() < 0.3:
+        policy |= {"budget_mode": "calibrated", "budget": control.choice((5, 25))}
     caps: list[dict[str, Any]] = []
     if draw.random() < 0.4:
         caps.append(

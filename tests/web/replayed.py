@@ -15,6 +15,10 @@ OVER = {"succeeded", "failed", "cancelled"}
 MOVE = "all that it moves to is up"
 
 
+#: The pack window of the run (bench/live.py).
+PACK_WINDOW_S = 120.0
+
+
 @dataclass(frozen=True)
 class Line:
     """A row of the table, as it lies there."""
@@ -123,6 +127,8 @@ def replay(lines: Iterable[Line], arrivals: dict[str, float], now: float) -> Pas
     for tale in past.jobs.values():
         if tale.phases == {"queued"} and tale.deadline is not None and tale.deadline <= now:
             tale.phases = {"offloading"}  # it waits for company, and no row is written before that is over
+        elif tale.phases == {"queued"} and tale.last is not None and tale.last.at > now - PACK_WINDOW_S:
+            tale.phases = {"queued", "offloading"}  # the same, if its predicted wait is dear
     return past
 
 
@@ -232,6 +238,7 @@ STEPS = {
     "not-started": lambda tale, line: _pause(tale, line, {"blocked"}),
     "released": lambda tale, line: _wait(tale, line, {"offloading"}),
     "waits": _waits,
+    "waits-on": lambda tale, line: _wait(tale, line, {"queued"}, line.at + line.numbers["left_s"]),
     "no-offer": lambda tale, line: _wait(tale, line, {"queued", "offloading"}),
     "capped": lambda tale, line: _wait(tale, line, {"queued", "offloading"}),
     "lost": lambda tale, line: _wait(tale, line, {"queued", "offloading"}),

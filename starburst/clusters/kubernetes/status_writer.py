@@ -41,6 +41,7 @@ log = structlog.get_logger()
 #: Kinds of decisions that become events, and the reasons of those events.
 REASONS: Mapping[str, str] = {
     "waits": "Queued",
+    "waits-on": "Queued",
     "held": "Held",
     "released": "Released",
     "placed": "Placed",

@@ -154,6 +154,9 @@ REASONS: dict[str, Callable[[Numbers], str]] = {
     "placed": _placed,
     "offloaded": lambda n: f"leaves for the cloud: {WHY_OFFLOAD[str(n['why'])](n)}; {_machines(n)}",
     "no-offer": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
+    "waits-on": lambda n: (
+        f"is in the queue again, as no machine came up for it: its wait has {_span(n, 'left_s')} left"
+    ),
     "capped": lambda n: f"stays in the queue: it would leave for the cloud, but {n['lacks']}",
     "cap-warned": lambda n: f"{usd(n['spent'])} is spent of {n['title']}",
     "cap-reached": lambda n: f"{usd(n['spent'])} is spent of {n['title']}: {AT_CAP[str(n['then'])]}",

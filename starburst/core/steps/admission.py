@@ -21,12 +21,10 @@ from starburst.core.steps.budget import amount, cheaper_at, cost_of, is_capped, 
 from starburst.core.steps.prerequisites import follow, shut
 from starburst.core.steps.retries import spent_on
 from starburst.core.steps.start_refusals import is_shut
-from starburst.core.steps.starvation import goes_first
+from starburst.core.steps.starvation import order_key
 from starburst.core.steps.transitions import to
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.caps import utc
-from starburst.policy.fair import fair_key
-from starburst.policy.ordering import Candidate
 from starburst.policy.waiting import hours
 
 #: Phases in which a job can be changed by its user.
@@ -148,14 +146,6 @@ def _calibrated(state: State) -> str:
     return f", calibrated ×{multiplier:.2g}: {spent:.2g} % of the {budget:g} % spent so far"
 
 
-def order_key(state: State, record: JobRecord) -> float:
-    """The job's key under the queue order; below all others if nodes are reserved for it."""
-    if goes_first(state, record):
-        return -inf
-    runtime_s, job = state.runtime_s(record.job), record.job
-    return state.order(Candidate(record.seq, runtime_s, record.deadline, job.priority, _tag(state, record)))
-
-
 def join(state: State, record: JobRecord) -> None:
     """Add a job to the queue under its order key and register its deadline."""
     record.order_key = order_key(state, record)
@@ -169,18 +159,6 @@ def join(state: State, record: JobRecord) -> None:
         state.forecast.newcomers.append(record)
     if state.fleet.shares:
         state.fleet.spare.queued(record)
-
-
-def _tag(state: State, record: JobRecord) -> float:
-    """The job's key under the order "fair", 0 under other orders; a requeued job keeps its tag."""
-    if state.settings.order != "fair":
-        return 0.0
-    job = record.job
-    queue = state.queue_of(job)
-    if record.tag is None:
-        gpu_s = state.size(job) * state.runtime_s(job)
-        record.tag = state.tags.arrive(job.queue, gpu_s, queue.share, alone=not len(state.queue))
-    return fair_key(record.tag, queue.priority)
 
 
 def withdraw(state: State, record: JobRecord) -> None:

@@ -363,6 +363,7 @@ def _leave_again(state: State, record: JobRecord) -> None:
     """
     release(state, record)
     if record.phase is Phase.OFFLOADING and record.wait is not None and state.now < record.deadline < inf:
+        state.decide(record.id, "waits-on", left_s=record.deadline - state.now)
         requeue(state, record)
     elif record.phase is Phase.OFFLOADING:
         to(state, record, Phase.QUEUED)
@@ -373,9 +374,8 @@ def _leave_again(state: State, record: JobRecord) -> None:
 
 def _pause(state: State, instance: InstanceRecord, message: str) -> None:
     """Pause the offer of a failed launch."""
-    cost = instance.cost(state.now)
+    offer, cost = instance.offer.name, instance.cost(state.now)
     billed = {"micro_usd": cost.micro_usd} if cost.micro_usd else {}
-    offer = instance.offer.name
     pause_s = state.fleet.pause(offer, state.now, state.settings.offer_pause_s, wasted=bool(billed))
     state.decide(instance.id, "launch-failed", message=message, offer=offer, pause_s=pause_s, **billed)
 

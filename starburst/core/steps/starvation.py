@@ -20,6 +20,8 @@ from starburst.core.model.jobs import JobRecord
 from starburst.core.parts.queue import Passed
 from starburst.core.state import State
 from starburst.policy.disciplines.registry import DISCIPLINES
+from starburst.policy.fair import fair_key
+from starburst.policy.ordering import Candidate
 
 
 def note_start(state: State, record: JobRecord) -> None:
@@ -41,6 +43,26 @@ def protects(state: State) -> bool:
 def goes_first(state: State, record: JobRecord) -> bool:
     """Whether nodes are reserved for the job, which keeps the first place if it joins the queue again."""
     return bool(state.passed.nodes) and state.passed.job_id == record.id and isinf(record.deadline)
+
+
+def order_key(state: State, record: JobRecord) -> float:
+    """The job's key under the queue order; below all others if nodes are reserved for it."""
+    if goes_first(state, record):
+        return -inf
+    runtime_s, job = state.runtime_s(record.job), record.job
+    return state.order(Candidate(record.seq, runtime_s, record.deadline, job.priority, _tag(state, record)))
+
+
+def _tag(state: State, record: JobRecord) -> float:
+    """The job's key under the order "fair", 0 under other orders; a requeued job keeps its tag."""
+    if state.settings.order != "fair":
+        return 0.0
+    job = record.job
+    queue = state.queue_of(job)
+    if record.tag is None:
+        gpu_s = state.size(job) * state.runtime_s(job)
+        record.tag = state.tags.arrive(job.queue, gpu_s, queue.share, alone=not len(state.queue))
+    return fair_key(record.tag, queue.priority)
 
 
 def protect(state: State) -> None:

@@ -7,10 +7,9 @@ from starburst.core.model.settings import Settings
 from starburst.core.model.throughput import Speeds
 from starburst.core.scheduler import Scheduler
 from starburst.core.state import State
-from starburst.core.steps.admission import order_key
 from starburst.core.steps.budget import cost_of, is_capped
 from starburst.core.steps.prerequisites import await_
-from starburst.core.steps.starvation import protects
+from starburst.core.steps.starvation import order_key, protects
 from starburst.core.views.snapshot import Snapshot
 from starburst.domain.job import CloudChoice, Phase, Site
 from starburst.policy.packing.plan import Packer

@@ -20,6 +20,7 @@ KEEPS_OUT = ("retries", "not-started", "held", "awaits", "turn")
 #: Other decisions after which a job has no slots.
 WAITS = (
     "waits",
+    "waits-on",
     "no-offer",
     "capped",
     "lost",
