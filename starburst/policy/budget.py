@@ -23,7 +23,12 @@ An hour of delay is dearer for a short job: its factor is that of others times t
 and the mean run time t and T. Short jobs are most of the jobs and little of the work, so that it costs little
 to send them away, and most of the large slowdowns are theirs.
 
-What jobs are predicted to wait can be wrong. Only what they have waited exhausts the account, at position −1:
+A prediction is too short where many small jobs pass large ones, or free GPUs are scattered over nodes. The
+delay of jobs after the starts that were predicted for them tells by how much: predictions, and what is left
+of earlier ones, are multiplied by all delay over the rest of it, WORST at most. Who is late is taken to wait
+as long again as it has waited.
+
+Only what jobs have waited, not what is predicted, exhausts the account, at position −1:
 the scheduler then sends away the waiting jobs that are cheapest in the cloud until at most P per hundred
 running jobs wait, fewer at a lower position. So P is exceeded by the slack at most, and by P per hundred of
 what the estimates of the jobs that run or wait are too long in sum.
@@ -47,6 +52,8 @@ LEAST = -1.0
 LEARNING = 1.5
 #: Mean run times that are added to a job's own where the patience of short jobs is computed.
 BRIEF = 0.1
+#: Largest factor by which predicted waits are taken to be too short.
+WORST = 3.0
 #: Bound of the position in one step of the trend, and of the trend.
 STEP, TREND = 3.0, 4.0
 #: Jobs of mean run time after which older sums have faded by a factor of e.
@@ -63,6 +70,8 @@ class Account:
     trend: float = 0.0
     #: What the jobs that have arrived will still run, by estimates, as of the last entry.
     rest_s: float = 0.0
+    #: Of the delay, what jobs have waited beyond the start that was predicted for them.
+    late_s: float = 0.0
 
     @property
     def spent_percent(self) -> float:
@@ -83,6 +92,8 @@ class Budget:
     rest_s: float = 0.0
     #: What the jobs that wait will still wait, as predicted, summed.
     to_wait_s: float = 0.0
+    #: What the jobs have waited that should have started by now, as predicted, summed.
+    late_s: float = 0.0
 
 
 def total_s(account: Account, budget: Budget) -> float:
@@ -95,9 +106,23 @@ def slack_s(account: Account, budget: Budget) -> float:
     return (SLACK_PERCENT * total_s(account, budget) + budget.percent * SLACK_JOBS * budget.mean_run_s) / 100
 
 
+def error(account: Account, budget: Budget) -> float:
+    """Factor by which waits turn out longer than predicted: all delay over that which was predicted.
+
+    The slack is added to what was predicted, so that a few late jobs are no evidence.
+    """
+    foretold_s = account.delay_s - account.late_s + slack_s(account, budget)
+    return min(1 + account.late_s / foretold_s, WORST) if foretold_s > 0 else WORST
+
+
+def to_come_s(account: Account, budget: Budget) -> float:
+    """What the waiting jobs will still wait; who is late is taken to wait as long again as it has waited."""
+    return error(account, budget) * budget.to_wait_s + budget.late_s
+
+
 def position(account: Account, budget: Budget) -> float:
     """Unspent delay in units of the slack: 0 where P is realised, −1 where the account is exhausted."""
-    unspent_s = budget.percent / 100 * total_s(account, budget) - account.delay_s - budget.to_wait_s
+    unspent_s = budget.percent / 100 * total_s(account, budget) - account.delay_s - to_come_s(account, budget)
     return unspent_s / slack_s(account, budget)
 
 
@@ -111,14 +136,15 @@ def patience(runtime_s: float, mean_run_s: float) -> float:
     return runtime_s / (runtime_s + BRIEF * mean_run_s)
 
 
-def spend(account: Account, run_s: float, delay_s: float, budget: Budget) -> Account:
-    """The account after so many seconds of running and of waiting, each summed over jobs.
+def spend(account: Account, run_s: float, delay_s: float, late_s: float, budget: Budget) -> Account:
+    """The account after so many seconds of running and of waiting, late ones among these, summed over jobs.
 
     A negative `run_s` takes back a run whose work turned out to be lost.
     """
     keep = exp(-max(run_s, 0.0) / (budget.mean_run_s * WINDOW_JOBS))
     run_s, delay_s = account.run_s * keep + run_s, account.delay_s * keep + delay_s
-    return Account(max(run_s, 0.0), max(delay_s, 0.0), account.trend, budget.rest_s)
+    late_s += account.late_s * keep
+    return Account(max(run_s, 0.0), max(delay_s, 0.0), account.trend, budget.rest_s, late_s)
 
 
 def learn(account: Account, runtime_s: float, predicted_s: float, budget: Budget) -> Account:
@@ -132,7 +158,7 @@ def learn(account: Account, runtime_s: float, predicted_s: float, budget: Budget
         return account
     share = runtime_s / (total_s(account, budget) + 2 * SLACK_JOBS * budget.mean_run_s)
     trend = _within(account.trend + LEARNING * where * share, -TREND, TREND)
-    return Account(account.run_s, account.delay_s, trend, budget.rest_s)
+    return Account(account.run_s, account.delay_s, trend, budget.rest_s, account.late_s)
 
 
 def room(account: Account, budget: Budget, running: int) -> float:

@@ -41,3 +41,12 @@ def test_the_order_in_which_runs_are_told_does_not_matter() -> None:
             runs.expect(name, ends[name])
         sums.add(runs.rest_s(1000 / 7))
     assert len(sums) == 1
+
+
+def test_who_is_late_has_waited_since_it_was_expected() -> None:
+    times = ExpectedTimes()
+    times.expect("a", 10, since=4)
+    times.expect("b", 20, since=5)
+    assert [times.late_s(now) for now in (9, 10, 12, 20)] == [0, 6, 8, 16 + 15]
+    times.drop("a")
+    assert times.late_s(21) == 16

@@ -96,7 +96,13 @@ CASES = {
     "lcg-160": [
         HeldOutCase(LCG, at, n, 8, first=160_000, last=170_000) for at, n in ((10, 96), (30, 53), (60, 25))
     ],
-    "philly": [
+    "lcg-140": [
+        HeldOutCase(LCG, at, n, 8, first=140_000, last=150_000) for at, n in ((10, 182), (30, 134), (60, 56))
+    ],
+    "philly-60": [
+        HeldOutCase(PHILLY, at, n, 8, first=60_000, last=70_000) for at, n in ((10, 49), (30, 34), (60, 18))
+    ],
+    "philly-40": [
         HeldOutCase(PHILLY, at, n, 8, first=40_000, last=50_000) for at, n in ((10, 80), (30, 56), (60, 30))
     ],
     "openb": [HeldOutCase(OPENB, sends, nodes, 8) for sends, nodes in ((10, 5), (30, 3), (60, 1))],

@@ -10,7 +10,17 @@ from starburst.core.model.load import LoadEstimate
 from starburst.core.model.settings import Settings
 from starburst.core.parts.expected_times import PARTS, ExpectedTimes
 from starburst.domain.job import CloudChoice
-from starburst.policy.budget import Account, Budget, exhausted_in_s, learn, multiplier, patience, room, spend
+from starburst.policy.budget import (
+    Account,
+    Budget,
+    error,
+    exhausted_in_s,
+    learn,
+    multiplier,
+    patience,
+    room,
+    spend,
+)
 
 #: Real seconds that a foreseen exhaustion is at least away, so that rounding cannot repeat an instant.
 LEAST_S = 0.001
@@ -58,7 +68,7 @@ class Meter:
     def predict(self, record: JobRecord, start: float) -> None:
         """A waiting job is predicted to start then."""
         if record.id in self.waiting:
-            self._starts.expect(record.id, start)
+            self._starts.expect(record.id, start, record.queued_at)
 
     def learn(self, runtime_s: float, wait_s: float) -> None:
         """A job has arrived that runs for so many seconds, and is predicted to wait for so many."""
@@ -85,17 +95,19 @@ class Meter:
         """Charge the `elapsed_s` seconds before `now` to the account."""
         if not self.calibrated:
             return
+        foretold_s = self._starts.rest_s(self._now) - self._starts.rest_s(now)
         self._now = now
         if elapsed_s > 0:
-            self._spend(len(self.running) * elapsed_s, len(self.waiting) * elapsed_s)
+            late_s = max(0.0, len(self._starts) * elapsed_s - foretold_s)
+            self._spend(len(self.running) * elapsed_s, len(self.waiting) * elapsed_s, late_s)
 
     def repeat(self, run_s: float, *, ours: bool) -> None:
         """Deduct lost work from the run time; it is a delay if the scheduler caused the loss (`ours`)."""
         if self.calibrated:
             self._spend(-run_s, run_s if ours else 0.0)
 
-    def _spend(self, run_s: float, delay_s: float) -> None:
-        self.account = spend(self.account, run_s, delay_s, self._budget)
+    def _spend(self, run_s: float, delay_s: float, late_s: float = 0.0) -> None:
+        self.account = spend(self.account, run_s, delay_s, late_s, self._budget)
 
     @property
     def _budget(self) -> Budget:
@@ -104,6 +116,7 @@ class Meter:
             self._past.load.mean_runtime_s,
             self.running.rest_s(self._now) + self._to_run_sum / PARTS,
             self._starts.rest_s(self._now),
+            self._starts.late_s(self._now),
         )
 
     @property
@@ -114,6 +127,11 @@ class Meter:
     def patience(self, runtime_s: float) -> float:
         """The correction of the factor by a job's run time; 1 without an account."""
         return patience(runtime_s, self._past.load.mean_runtime_s) if self.calibrated else 1.0
+
+    @property
+    def error(self) -> float:
+        """Factor by which waits turn out longer than the forecast says."""
+        return error(self.account, self._budget) if self.calibrated else 1.0
 
     @property
     def excess(self) -> int:
