@@ -13,6 +13,7 @@ from starburst.core.model.events import (
     CancelRequested,
     EnterRequested,
     HoldRequested,
+    InstanceFailed,
     InstanceReady,
     InstanceUnfit,
     InstanceUnreachable,
@@ -109,6 +110,16 @@ def dear() -> Desk:
     desk.submit(job("dear", hours=1))
     desk.submit(job("past", hours=0.5, cloud="never"), job("waits", hours=1, max_wait_s=99 * HOUR))
     desk.wait(HOUR)
+    return desk
+
+
+def dear_in_vain() -> Desk:
+    """Its machine does not come up, and its wait is not over yet."""
+    desk = Desk(2, budget_mode="calibrated", waiting="compute", factor=20)
+    desk.submit(job("busy", 2, hours=9))
+    desk.started("busy")
+    desk.submit(job("dear", hours=0.1))
+    desk.tell(InstanceFailed("i-000001", "broken"))
     return desk
 
 
@@ -282,6 +293,7 @@ def decisions() -> tuple[Decision, ...]:
         no_hope,
         spare_room,
         dear,
+        dear_in_vain,
         homecoming,
         homecoming_of_star,
         cut_off,

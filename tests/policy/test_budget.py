@@ -91,7 +91,7 @@ def test_what_a_job_is_predicted_to_wait_is_charged_before_it_has_waited() -> No
 
 
 def test_predictions_are_stretched_by_the_delay_of_jobs_that_were_late() -> None:
-    """Of 300 h of delay 100 came after the predicted starts: the next waits are taken for 1.45 times as long."""
+    """Of 300 h of delay 100 came after the predicted starts: waits take 1.46 times as long as foretold."""
     budget = Budget(25, HOUR, 0, 40 * HOUR)
     exact, late = account(1000, 300), Account(1000 * HOUR, 300 * HOUR, late_s=100 * HOUR)
     assert error(exact, budget) == 1
