@@ -29,7 +29,7 @@ def drawn_config(seed: int) -> Config:
     }
     control = Random(f"{seed}/control")
     if policy["waiting"] != "no-wait" and control.random() < 0.3:
-        policy |= {"budget_mode": "calibrated", "budget": control.choice((5, 25))}
+        policy |= {"budget_mode": "calibrated", "budget_percent": control.choice((5, 25))}
     caps: list[dict[str, Any]] = []
     if draw.random() < 0.4:
         caps.append(
