@@ -243,7 +243,7 @@ PLANTED = IN_ADAPTERS | {
         "starburst.runs.outcome:_is_bad",
         "(TIME_LIMIT, LEASE, LOSS)",
         "(TIME_LIMIT, LEASE)",
-        (2, 20, 0.2, ("rebooted", "spot-noticed")),
+        (7, 20, 0.2, ("rebooted", "spot-noticed")),
     ),
     "after-ok-ignored": Planted(
         "a job that depends on the success of another runs though that failed",
