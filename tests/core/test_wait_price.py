@@ -136,6 +136,15 @@ def test_after_a_restart_what_was_foretold_is_charged_again() -> None:
     assert again.meter.exhausted_at(desk.now) == desk.scheduler.state.meter.exhausted_at(desk.now)
 
 
+def test_a_dear_job_that_cannot_leave_is_charged_before_and_after_a_restart_alike() -> None:
+    desk = busy(9, offers=())
+    desk.submit(job("a", hours=0.1))
+    desk.wait(HOUR / 4)
+    again = restore(desk.scheduler.state.settings, snapshot(desk.scheduler)).state
+    assert desk.phase("a") == "queued"
+    assert again.meter.multiplier == desk.scheduler.state.meter.multiplier < 1
+
+
 def test_the_story_says_that_a_job_waits_on_as_the_launch_that_it_left_for_failed() -> None:
     """It left early, so that it has the rest of its wait, while its offer pauses."""
     desk = busy(2)

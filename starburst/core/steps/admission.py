@@ -274,10 +274,11 @@ def leave_dear(state: State) -> None:
         record.wait = replace(record.wait, predicted_s=start - record.queued_at)
         state.touch(record)
         free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
-        if free_to_go and not isinf(record.deadline) and start > min(record.deadline, _priced(state, record)):
+        may_leave = free_to_go and not isinf(record.deadline)
+        is_dear = may_leave and start > min(record.deadline, _priced(state, record))
+        state.meter.predict(record, start)  # it is charged if it cannot leave, too
+        if is_dear:
             leave(state, record, LeaveReason.DEAR)
-        else:
-            state.meter.predict(record, start)
 
 
 def _priced(state: State, record: JobRecord) -> float:
