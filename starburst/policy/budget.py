@@ -106,8 +106,8 @@ def slack_s(account: Account, budget: Budget) -> float:
     return (SLACK_PERCENT * total_s(account, budget) + budget.percent * SLACK_JOBS * budget.mean_run_s) / 100
 
 
-def error(account: Account, budget: Budget) -> float:
-    """Factor by which waits turn out longer than predicted: all delay over that which was predicted.
+def bias(account: Account, budget: Budget) -> float:
+    """Bias of the forecast: all delay over the part of it that was predicted, at least 1.
 
     The slack is added to what was predicted, so that a few late jobs are no evidence.
     """
@@ -117,7 +117,7 @@ def error(account: Account, budget: Budget) -> float:
 
 def to_come_s(account: Account, budget: Budget) -> float:
     """What the waiting jobs will still wait; who is late is taken to wait as long again as it has waited."""
-    return error(account, budget) * budget.to_wait_s + budget.late_s
+    return bias(account, budget) * budget.to_wait_s + budget.late_s
 
 
 def position(account: Account, budget: Budget) -> float:

@@ -18,7 +18,7 @@ from starburst.policy.budget import (
     WORST,
     Account,
     Budget,
-    error,
+    bias,
     exhausted_in_s,
     learn,
     multiplier,
@@ -63,9 +63,12 @@ def test_more_delay_never_makes_waits_longer_nor_more_jobs_wait() -> None:
 
 @pytest.mark.parametrize("percent", [5, 25, 50])
 @pytest.mark.parametrize("mean_h", [0.1, 1, 40])
-def test_p_is_exceeded_by_the_slack_at_most_however_many_would_wait(percent: float, mean_h: float) -> None:
-    """Demand for waiting is unbounded, and the mean run time that is believed in is wrong."""
-    draw, one, budget = random.Random(1), Account(), Budget(percent, mean_h * HOUR)
+@pytest.mark.parametrize("rest_h", [0, 50, 1e4])
+def test_p_is_exceeded_by_the_slack_and_p_percent_of_what_is_believed(
+    percent: float, mean_h: float, rest_h: float
+) -> None:
+    """Demand for waiting is unbounded; the mean run time is wrong, and what is still to run never runs."""
+    draw, one, budget = random.Random(1), Account(), Budget(percent, mean_h * HOUR, rest_h * HOUR)
     for _ in range(3000):
         running, wanting = draw.randint(0, 40), draw.randint(0, 200)
         waiting = int(min(wanting, room(one, budget, running)))
@@ -73,7 +76,8 @@ def test_p_is_exceeded_by_the_slack_at_most_however_many_would_wait(percent: flo
         step_s = min(draw.expovariate(1 / HOUR), left_s)
         one = spend(one, running * step_s, waiting * step_s, 0, budget)
         over_s = one.delay_s - percent / 100 * one.run_s
-        assert over_s <= slack_s(one, budget) * 1.01  # sums fade within a step as well
+        believed_s = percent / 100 * budget.rest_s
+        assert over_s <= slack_s(one, budget) * 1.01 + believed_s  # sums fade within a step as well
 
 
 def test_the_budget_of_a_job_counts_from_its_arrival() -> None:
@@ -94,10 +98,10 @@ def test_predictions_are_stretched_by_the_delay_of_jobs_that_were_late() -> None
     """Of 300 h of delay 100 came after the predicted starts: waits take 1.46 times as long as foretold."""
     budget = Budget(25, HOUR, 0, 40 * HOUR)
     exact, late = account(1000, 300), Account(1000 * HOUR, 300 * HOUR, late_s=100 * HOUR)
-    assert error(exact, budget) == 1
-    assert error(late, budget) == pytest.approx(1 + 100 / (200 + 10 + SLACK_JOBS / 4))
-    assert to_come_s(late, budget) == error(late, budget) * 40 * HOUR
-    assert error(Account(HOUR, 1000 * HOUR, late_s=1000 * HOUR), budget) == WORST
+    assert bias(exact, budget) == 1
+    assert bias(late, budget) == pytest.approx(1 + 100 / (200 + 10 + SLACK_JOBS / 4))
+    assert to_come_s(late, budget) == bias(late, budget) * 40 * HOUR
+    assert bias(Account(HOUR, 1000 * HOUR, late_s=1000 * HOUR), budget) == WORST
 
 
 def test_a_late_job_is_taken_to_wait_as_long_again() -> None:

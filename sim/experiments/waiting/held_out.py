@@ -81,30 +81,28 @@ NASA, DLRM, LORA = (
 OPENB, LCG = "openb_pod_list_default.csv.gz", "LCG.swf.gz"
 PHILLY = "../philly.csv"
 NAMES = {PHILLY: "Philly", NASA: "NASA", DLRM: "DLRM", LORA: "LoRA", OPENB: "openb", LCG: "LCG"}
+
+
+def _part(file: str, first: int, *nodes: int) -> list[HeldOutCase]:
+    """10,000 jobs of a log from this one on, at the sizes for 10, 30 and 60 %."""
+    return [
+        HeldOutCase(file, sends, n, 8, first=first, last=first + 10_000)
+        for sends, n in zip((10, 30, 60), nodes, strict=True)
+    ]
+
+
 #: The final run; openb is one of the traces of the design.
 CASES = {
     "dlrm": [HeldOutCase(DLRM, sends, nodes, 1) for sends, nodes in ((10, 145), (30, 94), (60, 47))],
     "cn": [HeldOutCase(DLRM, at, nodes, 1, is_cn=True) for at, nodes in ((10, 466), (30, 315), (60, 166))],
     "nasa": [HeldOutCase(NASA, at, 16, 8, pace) for at, pace in ((10, 0.9993), (30, 0.9255), (60, 0.3675))],
     "lora": [HeldOutCase(LORA, sends, nodes, 1) for sends, nodes in ((10, 4), (30, 2), (60, 1))],
-    "lcg": [
-        HeldOutCase(LCG, at, n, 8, first=60_000, last=70_000) for at, n in ((10, 81), (30, 46), (60, 23))
-    ],
-    "lcg-120": [
-        HeldOutCase(LCG, at, n, 8, first=120_000, last=130_000) for at, n in ((10, 100), (30, 72), (60, 42))
-    ],
-    "lcg-160": [
-        HeldOutCase(LCG, at, n, 8, first=160_000, last=170_000) for at, n in ((10, 96), (30, 53), (60, 25))
-    ],
-    "lcg-140": [
-        HeldOutCase(LCG, at, n, 8, first=140_000, last=150_000) for at, n in ((10, 182), (30, 134), (60, 56))
-    ],
-    "philly-60": [
-        HeldOutCase(PHILLY, at, n, 8, first=60_000, last=70_000) for at, n in ((10, 49), (30, 34), (60, 18))
-    ],
-    "philly-40": [
-        HeldOutCase(PHILLY, at, n, 8, first=40_000, last=50_000) for at, n in ((10, 80), (30, 56), (60, 30))
-    ],
+    "lcg": _part(LCG, 60_000, 81, 46, 23),
+    "lcg-120": _part(LCG, 120_000, 100, 72, 42),
+    "lcg-140": _part(LCG, 140_000, 182, 134, 56),
+    "lcg-160": _part(LCG, 160_000, 96, 53, 25),
+    "philly-40": _part(PHILLY, 40_000, 80, 56, 30),
+    "philly-60": _part(PHILLY, 60_000, 49, 34, 18),
     "openb": [HeldOutCase(OPENB, sends, nodes, 8) for sends, nodes in ((10, 5), (30, 3), (60, 1))],
 }
 

@@ -13,7 +13,7 @@ from starburst.domain.job import CloudChoice
 from starburst.policy.budget import (
     Account,
     Budget,
-    error,
+    bias,
     exhausted_in_s,
     learn,
     multiplier,
@@ -129,9 +129,9 @@ class Meter:
         return patience(runtime_s, self._past.load.mean_runtime_s) if self.calibrated else 1.0
 
     @property
-    def error(self) -> float:
-        """Factor by which waits turn out longer than the forecast says."""
-        return error(self.account, self._budget) if self.calibrated else 1.0
+    def bias(self) -> float:
+        """Factor by which waits turn out longer than the forecast says; 1 without an account."""
+        return bias(self.account, self._budget) if self.calibrated else 1.0
 
     @property
     def excess(self) -> int:

@@ -266,7 +266,7 @@ def leave_dear(state: State) -> None:
     newcomers, state.forecast.newcomers = state.forecast.newcomers, []
     queued = [record for record in newcomers if record.id in state.queue and record.wait is not None]
     for record, least_s in state.forecast.waits(queued, state.now):
-        wait_s = least_s * state.meter.error
+        wait_s = least_s * state.meter.bias
         assert record.wait is not None
         if record.wait.predicted_s is None:
             state.meter.learn(record.wait.runtime_s, wait_s)

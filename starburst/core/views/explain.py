@@ -300,7 +300,7 @@ def _price_of_delay(state: State, record: JobRecord, cost: Money) -> list[str]:
     wait_s = state.waiting.wait_s(factor, ask)
     price = Money(round(cost.micro_usd * HOUR_S / wait_s)) if wait_s > 0 else None
     worth = "" if price is None else f"an hour of its delay is worth {price} here today; "
-    predicted = hours(state.forecast.wait_s(record, state.now) * state.meter.error)
+    predicted = hours(state.forecast.wait_s(record, state.now) * state.meter.bias)
     return [f"{worth}leaving now costs {cost}, predicted start in {predicted}"]
 
 
