@@ -59,7 +59,7 @@ sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with 
 	$(BIN)/python -m pytest -m sky tests/clouds/sky/test_private_api.py
 	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid --ignore tests/sky_lab/longer $(ARGS)
 
-sky-longer: $(VENV)/.dev  ## on that cloud: machines that nobody looks after in each state, and a full disk; fifteen minutes
+sky-longer: $(VENV)/.dev  ## on that cloud: machines that nobody looks after in each state, a full disk, a gang without its worker; twenty minutes
 	$(BIN)/python -m pytest -m sky tests/sky_lab/longer $(ARGS)
 
 fuzz: $(VENV)/.dev  ## manifests run as a kubelet would and by each way out; then bent ones, for five minutes of processor time; ARGS="--minutes 60" for longer

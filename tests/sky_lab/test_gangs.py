@@ -41,9 +41,9 @@ def gang(name: str, *command: str, attempt: int = 1, nodes: tuple[int, ...] = (0
     return Run(job, attempt, slots, Workload(command))
 
 
-@pytest.mark.parametrize("lost", [1, 0], ids=["a worker", "the head"])
-def test_a_gang_reduces_over_two_nodes_and_goes_on_on_the_one_that_is_left(tmp_path: Path, lost: int) -> None:
-    asyncio.run(story(tmp_path, f"lab-{uuid4().hex}", lost))
+def test_a_gang_reduces_over_two_nodes_and_goes_on_without_the_head(tmp_path: Path) -> None:
+    """Without a worker: longer/test_lost_worker.py."""
+    asyncio.run(story(tmp_path, f"lab-{uuid4().hex}", lost=0))
 
 
 async def story(home: Path, controller: str, lost: int) -> None:
