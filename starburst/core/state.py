@@ -87,8 +87,6 @@ class State:
         self.turns = Turns(self.freed)
         #: Whether capacity was freed or added since the last pass.
         self.grew = False
-        #: Forecast of waits under a calibrated budget.
-        self.forecast = WaitForecast(self.queue, self.capacity)
         #: Feasibility tests; None if hopeless jobs wait to their deadline.
         self.prospects = Prospects(self.jobs) if settings.tests_feasibility else None
         self.fleet = Fleet(packer or packer_named(settings.packer), settings.max_rate)
@@ -138,6 +136,8 @@ class State:
         self.waiting = WAITING[settings.waiting]
         self.returns = RETURNS[settings.returns]
         self.walk = self._make_walk()
+        #: Forecast of waits under a calibrated budget.
+        self.forecast = WaitForecast(self.queue, self.capacity, passes=type(self.walk) is not InOrder)
         #: Q_max: jobs beyond it leave; infinity if there is none.
         self.queue_limit = inf if settings.queue_limit is None else settings.queue_limit
 
@@ -151,12 +151,15 @@ class State:
             return factor
         return factor * self.meter.multiplier
 
-    def policy_wait_s(self, record: JobRecord) -> tuple[float, Ask, float]:
-        """Seconds that the policy lets a job wait now, the attributes of the job, and the factor."""
+    def policy_wait_s(self, record: JobRecord, factor: float | None = None) -> tuple[float, Ask, float]:
+        """Seconds that the policy lets a job wait now, the attributes of the job, and its factor.
+
+        `factor`: the present one, for who asks for many jobs.
+        """
         job = record.job
         ask = Ask(self.size(job), job.resources.gpus, self.runtime_s(job), record.returned)
         own = self.queue_of(job).budget_percent
-        factor = self.factor * self.meter.patience(ask.runtime_s)
+        factor = (self.factor if factor is None else factor) * self.meter.patience(ask.runtime_s)
         if own is not None:  # all factors are proportional to P
             factor *= own / self.settings.budget_percent
         longest_s = self.settings.longest_wait_s(ask.runtime_s)

@@ -47,6 +47,44 @@ def test_the_jobs_ahead_are_part_of_the_prediction() -> None:
     assert [desk.phase(name) for name in ("ahead0", "ahead1", "a")] == ["queued", "queued", "offloading"]
 
 
+def test_a_small_job_that_passes_the_others_is_predicted_to_start_in_its_hole() -> None:
+    """Of four GPUs one is free in .05 h; the job of four ahead starts after two hours."""
+    desk = priced(4)
+    desk.submit(job("long", 3, hours=2), job("brief", hours=0.05))
+    desk.started("long", "brief")
+    desk.submit(job("large", 4, hours=1))
+    desk.submit(job("small", hours=0.1))
+    assert (desk.phase("large"), desk.phase("small")) == ("queued", "queued")
+    large, small = desk["large"].wait, desk["small"].wait
+    assert large is not None
+    assert small is not None
+    assert (large.predicted_s, small.predicted_s) == (2 * HOUR, 0.05 * HOUR)
+
+
+def test_where_no_job_passes_another_it_waits_for_those_ahead() -> None:
+    desk = priced(4, out_of_order=False)
+    desk.submit(job("long", 3, hours=2), job("brief", hours=0.05))
+    desk.started("long", "brief")
+    desk.submit(job("large", 4, hours=1))
+    desk.submit(job("small", hours=0.1))
+    assert (desk.phase("large"), desk.phase("small")) == ("queued", "offloading")
+
+
+def test_a_job_that_waits_leaves_once_others_have_made_its_delay_dearer_than_its_cloud_run() -> None:
+    """It may wait for an hour at first; those that come after it are to wait for most of the budget."""
+    desk = busy(0.6, budget_percent=1)
+    desk.submit(job("a", hours=0.1))
+    desk.wait(0.1 * HOUR)
+    assert desk.phase("a") == "queued"
+    for n in range(9):
+        desk.submit(job(f"b{n}", 4, hours=1))
+    assert desk.phase("a") == "offloading"
+    assert desk.why("a", "offloaded").startswith(
+        "leaves for the cloud: it is predicted to wait 36 min, of which 6 min have passed, and so much delay "
+        "is worth more today than what its cloud run costs; "
+    )
+
+
 def test_only_nodes_that_admit_the_job_count() -> None:
     old, new = node("old", 4, labels=(("kind", "old"),)), node("new", 4, labels=(("kind", "new"),))
     desk = priced()

@@ -97,12 +97,16 @@ CASES = {
     "cn": [HeldOutCase(DLRM, at, nodes, 1, is_cn=True) for at, nodes in ((10, 466), (30, 315), (60, 166))],
     "nasa": [HeldOutCase(NASA, at, 16, 8, pace) for at, pace in ((10, 0.9993), (30, 0.9255), (60, 0.3675))],
     "lora": [HeldOutCase(LORA, sends, nodes, 1) for sends, nodes in ((10, 4), (30, 2), (60, 1))],
+    "lcg-20": _part(LCG, 20_000, 143, 105, 54),
     "lcg": _part(LCG, 60_000, 81, 46, 23),
+    "lcg-100": _part(LCG, 100_000, 93, 67, 37),
     "lcg-120": _part(LCG, 120_000, 100, 72, 42),
     "lcg-140": _part(LCG, 140_000, 182, 134, 56),
     "lcg-160": _part(LCG, 160_000, 96, 53, 25),
+    "philly-20": _part(PHILLY, 20_000, 71, 40, 17),
     "philly-40": _part(PHILLY, 40_000, 80, 56, 30),
     "philly-60": _part(PHILLY, 60_000, 49, 34, 18),
+    "philly-70": _part(PHILLY, 70_000, 60, 39, 19),
     "openb": [HeldOutCase(OPENB, sends, nodes, 8) for sends, nodes in ((10, 5), (30, 3), (60, 1))],
 }
 

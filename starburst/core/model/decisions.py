@@ -48,6 +48,11 @@ def need_of(record: JobRecord, slots: Sequence[Slot]) -> Numbers:
     return {"need": need, "fewer": len(slots), "of": len(record.job.tasks)}
 
 
+def _passed(n: Numbers) -> str:
+    """How much of a predicted wait has passed; "" for less than a minute."""
+    return f", of which {_span(n, 'waited_s')} have passed" if float(str(n["waited_s"])) >= 60 else ""
+
+
 def _span(n: Numbers, key: str) -> str:
     return hours(cast("float", n[key]))
 
@@ -76,8 +81,8 @@ WHY_OFFLOAD: dict[str, Callable[[Numbers], str]] = {
         "is over"
     ),
     "dear": lambda n: (
-        f"it is predicted to wait {_span(n, 'predicted_s')}, and so much delay is worth more today than what "
-        "its cloud run costs"
+        f"it is predicted to wait {_span(n, 'predicted_s')}{_passed(n)}, and so much delay is worth more "
+        "today than what its cloud run costs"
     ),
     "spare": lambda n: (
         f"its run adds {usd(n['longer']) if n.get('longer') else 'nothing'} to the bill of a machine that is "

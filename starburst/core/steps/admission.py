@@ -27,6 +27,8 @@ from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.caps import utc
 from starburst.policy.waiting import hours
 
+#: Part of a predicted wait by which a new prediction differs at least, to take its place.
+MOVED = 0.1
 #: Phases in which a job can be changed by its user.
 EDITABLE = (Phase.QUEUED, Phase.HELD, Phase.BLOCKED)
 
@@ -258,34 +260,42 @@ def give_up(state: State, prospects: Prospects) -> None:
 
 
 def leave_dear(state: State) -> None:
-    """Offload the newly queued jobs whose predicted wait is longer than their wait (calibrated budget).
+    """Offload queued jobs whose predicted wait is longer than the present price allows (calibrated budget).
 
-    The factor of the wait is the reciprocal of a price of delay: the delay would cost more than the cloud.
-    Who waits is charged what it is predicted to wait, so that the price rises from one job to the next.
+    The factor of the wait is the reciprocal of a price of delay. All are predicted anew whenever a job has
+    joined the queue, in order; who waits is charged its wait, so that the price rises from one to the next.
     """
     newcomers, state.forecast.newcomers = state.forecast.newcomers, []
-    queued = [record for record in newcomers if record.id in state.queue and record.wait is not None]
-    for record, least_s in state.forecast.waits(queued, state.now):
-        wait_s = least_s * state.meter.bias
-        assert record.wait is not None
-        if record.wait.predicted_s is None:
-            state.meter.learn(record.wait.runtime_s, wait_s)
-        start = state.now + wait_s
-        record.wait = replace(record.wait, predicted_s=start - record.queued_at)
+    if not any(record.id in state.queue for record in newcomers):
+        return
+    factor, bias = state.factor, state.meter.bias
+    for record, least_s in state.forecast.waits(state.now):
+        wait_s = least_s * bias
+        known = record.wait
+        assert known is not None
+        if known.predicted_s is None:
+            state.meter.learn(known.runtime_s, wait_s)
+            factor = state.factor
+        is_dear = _is_dear(state, record, wait_s, factor)
+        foretold_s = state.now + wait_s - record.queued_at
+        moved_s = inf if known.predicted_s is None else abs(known.predicted_s - foretold_s)
+        if not is_dear and moved_s <= MOVED * foretold_s:
+            continue
+        record.wait = replace(known, predicted_s=foretold_s)
         state.touch(record)
-        free_to_go = record.job.cloud is CloudChoice.AUTO and record.obstacle is None
-        may_leave = free_to_go and not isinf(record.deadline)
-        is_dear = may_leave and start > min(record.deadline, _priced(state, record))
-        state.meter.predict(record, start)  # it is charged if it cannot leave, too
+        state.meter.predict(record, state.now + wait_s)  # it is charged if it cannot leave, too
         if is_dear:
             leave(state, record, LeaveReason.DEAR)
+        factor = state.factor
 
 
-def _priced(state: State, record: JobRecord) -> float:
-    """Until when the job might wait at the present price, if the price is what its wait is derived from."""
-    if record.job.max_wait_s is not None:
-        return inf
-    return record.queued_at + state.policy_wait_s(record)[0]
+def _is_dear(state: State, record: JobRecord, wait_s: float, factor: float) -> bool:
+    """Whether the job may leave, and would start after its deadline or wait longer than its price allows."""
+    if record.job.cloud is not CloudChoice.AUTO or record.obstacle is not None or isinf(record.deadline):
+        return False
+    if state.now + wait_s > record.deadline:
+        return True
+    return record.job.max_wait_s is None and wait_s > state.policy_wait_s(record, factor)[0]
 
 
 def leave_exhausted(state: State) -> None:
