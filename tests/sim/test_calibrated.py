@@ -27,6 +27,8 @@ JOBS = {"phillylike_r24": 2000, "tab4_s1.0": 500, "doubled load": 3000}
 #: Number of open-loop budgets, 0.5 to 300 percent: enough to know what each realised increase costs there.
 #: The costs of few jobs jump from one budget to the next.
 OPEN = {"phillylike_r24": 14, "tab4_s1.0": 40, "doubled load": 14}
+#: Points by which less than P may be realised; of 500 jobs the last ones bring a budget that nobody needs.
+BELOW = {"phillylike_r24": 2, "tab4_s1.0": 4, "doubled load": 2}
 #: Budgets, percent. The bill of so few jobs is chaotic: neighbouring budgets differ by a tenth of No-Wait's.
 BUDGETS = {"phillylike_r24": (5, 25), "tab4_s1.0": (5, 7, 10, 14, 18, 21, 25, 30), "doubled load": (5, 25)}
 
@@ -51,18 +53,15 @@ def open_loop(name: str) -> tuple[float, Curve]:
 @needs_references
 @pytest.mark.parametrize("name", JOBS)
 def test_p_percent_are_p_percent_and_save_no_less_than_open_loop_does_there(name: str) -> None:
-    """Each budget holds; over the budgets, the bill is that of a factor tuned in hindsight, or less.
-
-    One percent of No-Wait's bill is less than what the bill of so few jobs changes by from budget to budget.
-    """
+    """Each budget holds; over the budgets, the bill is that of a factor tuned in hindsight, or less."""
     jobs, spec = case(name)
     free, curve = open_loop(name)
     dearer = []
     for percent in BUDGETS[name]:
         held = point(jobs, replace(spec, budget_percent=percent))
-        assert percent - 2.5 < held.increase < percent + 2
+        assert percent - BELOW[name] < held.increase < percent + 2
         dearer.append((held.cost - cost_at(curve, held.increase)) / free)
-    assert sum(dearer) <= 0.01, dearer
+    assert sum(dearer) <= 0, dearer
 
 
 @needs_references
