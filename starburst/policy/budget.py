@@ -23,10 +23,10 @@ An hour of delay is dearer for a short job: its factor is that of others times t
 and the mean run time t and T. Short jobs are most of the jobs and little of the work, so that it costs little
 to send them away, and most of the large slowdowns are theirs.
 
-A prediction is too short where many small jobs pass large ones, or free GPUs are scattered over nodes. The
-delay of jobs after the starts that were predicted for them tells by how much: predictions, and what is left
-of earlier ones, are multiplied by all delay over the rest of it, WORST at most. Who is late is taken to wait
-as long again as it has waited.
+A prediction is too short where jobs that have not arrived yet pass large ones. The delay of jobs after the
+starts that were predicted for them tells by how much: predictions, and what is left of earlier ones, are
+multiplied by all delay over the rest of it, WORST at most. Who is late is taken to wait as long again as it
+has waited.
 
 Only what jobs have waited, not what is predicted, exhausts the account, at position −1:
 the scheduler then sends away the waiting jobs that are cheapest in the cloud until at most P per hundred
