@@ -71,7 +71,7 @@ class Wait:
     runtime_s: float
     #: Source of `runtime_s`: "user" or "mean of past jobs".
     estimated_by: str
-    #: The predicted wait, seconds from the decision, under a calibrated budget; None is not predicted yet.
+    #: The predicted wait, seconds from its begin, under a calibrated budget; None is not predicted yet.
     predicted_s: float | None = None
 
 

@@ -278,15 +278,15 @@ def leave_dear(state: State) -> None:
             factor = state.factor
         is_dear = _is_dear(state, record, wait_s, factor)
         foretold_s = state.now + wait_s - record.queued_at
-        moved_s = inf if known.predicted_s is None else abs(known.predicted_s - foretold_s)
-        if not is_dear and moved_s <= MOVED * foretold_s:
-            continue
-        record.wait = replace(known, predicted_s=foretold_s)
-        state.touch(record)
-        state.meter.predict(record, state.now + wait_s)  # it is charged if it cannot leave, too
+        moved = known.predicted_s is None or abs(known.predicted_s - foretold_s) > MOVED * foretold_s
+        if moved:
+            record.wait = replace(known, predicted_s=foretold_s)
+            state.touch(record)
+            state.meter.predict(record, state.now + wait_s)  # it is charged if it cannot leave, too
         if is_dear:
             leave(state, record, LeaveReason.DEAR)
-        factor = state.factor
+        if moved or record.id not in state.queue:
+            factor = state.factor
 
 
 def _is_dear(state: State, record: JobRecord, wait_s: float, factor: float) -> bool:
