@@ -108,7 +108,7 @@ ends = st.lists(st.tuples(st.integers(1, 90), st.integers(0, 2), st.integers(1, 
 
 
 @given(ends, jobs)
-def test_of_jobs_that_pass_none_starts_later_than_in_order_and_those_of_a_need_keep_theirs(
+def test_jobs_of_one_need_keep_their_order_and_to_ask_changes_nothing(
     runs: list[tuple[int, int, int]], queue: list[tuple[int, int, bool, int]]
 ) -> None:
     taken = [sum(size for _, node, size in runs if node == at) for at in range(3)]
@@ -120,6 +120,6 @@ def test_of_jobs_that_pass_none_starts_later_than_in_order_and_those_of_a_need_k
         need = Need(size, tasks, spread)
         start_s = line.start_s(need)
         assert last.get(need, 0.0) <= start_s < inf
-        assert start_s == line.start_s(need), "to ask changes nothing"
+        assert start_s == line.start_s(need)
         last[need] = start_s
         line.add(need, runtime)
