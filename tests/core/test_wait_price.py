@@ -110,6 +110,20 @@ def test_if_no_offer_holds_it_a_dear_job_waits_on() -> None:
     assert desk.phase("a") == "queued"
 
 
+def test_a_job_that_was_to_leave_at_once_and_cannot_is_in_nobodys_way() -> None:
+    """It has no wait, so nobody knows for how long it would run."""
+    desk = busy(0.5, offers=(), short_job_s=0.2 * HOUR)
+    desk.submit(job("short", hours=0.1))
+    desk.submit(job("a", 4, hours=1))
+    state = desk.scheduler.state
+    assert (desk["short"].wait, desk.phase("short"), desk.phase("a")) == (None, "queued", "queued")
+    assert state.forecast.wait_s(desk["short"], desk.now) == 0.5 * HOUR
+    wait = desk["a"].wait
+    assert wait is not None
+    assert wait.predicted_s == 0.5 * HOUR
+    assert "predicted start" not in explain(state, desk["short"], str).sentence
+
+
 def test_when_the_account_is_exhausted_the_cheapest_leave_until_it_recovers() -> None:
     """One per cent of an hour's mean run allows 15 minutes; at one running job nobody may wait after that."""
     desk = busy(2, budget_percent=1, factor=1000)

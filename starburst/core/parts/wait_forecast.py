@@ -50,8 +50,6 @@ class WaitForecast:
         lines: dict[tuple[frozenset[str], int], Timeline] = {}
         ahead: list[tuple[_Ask, float]] = []
         for record in sorted(self._queue.jobs(), key=_place):
-            if record.wait is None:
-                continue
             ask = asks.get(record.job.shape)
             if ask is None:
                 ask = asks[record.job.shape] = _Ask(record.job, self._capacity.candidates(record.job))
@@ -61,7 +59,7 @@ class WaitForecast:
                 for other, runtime_s in ahead:
                     other.add(line, ask.line, runtime_s)
             yield record, line.start_s(ask.needs[ask.kind])
-            if record.id in self._queue:
+            if record.wait is not None and record.id in self._queue:
                 runtime_s = record.wait.runtime_s
                 ahead.append((ask, runtime_s))
                 for key, line in lines.items():

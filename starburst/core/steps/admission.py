@@ -270,9 +270,9 @@ def leave_dear(state: State) -> None:
         return
     factor, bias = state.factor, state.meter.bias
     for record, least_s in state.forecast.waits(state.now):
-        wait_s = least_s * bias
-        known = record.wait
-        assert known is not None
+        wait_s, known = least_s * bias, record.wait
+        if known is None:  # it was to leave at once
+            continue
         if known.predicted_s is None:
             state.meter.learn(known.runtime_s, wait_s)
             factor = state.factor
@@ -293,9 +293,8 @@ def _is_dear(state: State, record: JobRecord, wait_s: float, factor: float) -> b
     """Whether the job may leave, and would start after its deadline or wait longer than its price allows."""
     if record.job.cloud is not CloudChoice.AUTO or record.obstacle is not None or isinf(record.deadline):
         return False
-    if state.now + wait_s > record.deadline:
-        return True
-    return record.job.max_wait_s is None and wait_s > state.policy_wait_s(record, factor)[0]
+    allowed_s = inf if record.job.max_wait_s is not None else state.policy_wait_s(record, factor)[0]
+    return wait_s > min(record.deadline - state.now, allowed_s)
 
 
 def leave_exhausted(state: State) -> None:
