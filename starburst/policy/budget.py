@@ -23,10 +23,8 @@ An hour of delay is dearer for a short job: its factor is that of others times t
 and the mean run time t and T. Short jobs are most of the jobs and little of the work, so that it costs little
 to send them away, and most of the large slowdowns are theirs.
 
-A prediction is too short where jobs that have not arrived yet pass large ones. The delay of jobs after the
-starts that were predicted for them tells by how much: predictions, and what is left of earlier ones, are
-multiplied by all delay over the rest of it, WORST at most. Who is late is taken to wait as long again as it
-has waited.
+Who is late by its prediction is taken to wait as long again as it has waited. By how much predictions are too
+short in general is a matter of the forecast (`forecast_bias.py`).
 
 Only what jobs have waited, not what is predicted, exhausts the account, at position −1:
 the scheduler then sends away the waiting jobs that are cheapest in the cloud until at most P per hundred
@@ -39,6 +37,7 @@ from __future__ import annotations
 from math import exp, inf
 
 from starburst.domain.value import value
+from starburst.policy.forecast_bias import PUNCTUAL, Lateness
 
 #: Slack: percent of the run time of all jobs, and number of jobs of mean run time whose budget is added.
 SLACK_PERCENT = 1.0
@@ -52,8 +51,6 @@ LEAST = -1.0
 LEARNING = 1.5
 #: Mean run times that are added to a job's own where the patience of short jobs is computed.
 BRIEF = 0.1
-#: Largest factor by which predicted waits are taken to be too short.
-WORST = 3.0
 #: Bound of the position in one step of the trend, and of the trend.
 STEP, TREND = 3.0, 4.0
 #: Jobs of mean run time after which older sums have faded by a factor of e.
@@ -70,8 +67,8 @@ class Account:
     trend: float = 0.0
     #: What the jobs that have arrived will still run, by estimates, as of the last entry.
     rest_s: float = 0.0
-    #: Of the delay, what jobs have waited beyond the start that was predicted for them.
-    late_s: float = 0.0
+    #: How late jobs were by what was first predicted, by size class.
+    lateness: tuple[Lateness, ...] = PUNCTUAL
 
     @property
     def spent_percent(self) -> float:
@@ -106,24 +103,10 @@ def slack_s(account: Account, budget: Budget) -> float:
     return (SLACK_PERCENT * total_s(account, budget) + budget.percent * SLACK_JOBS * budget.mean_run_s) / 100
 
 
-def bias(account: Account, budget: Budget) -> float:
-    """Bias of the forecast: all delay over the part of it that was predicted, at least 1.
-
-    The slack is added to what was predicted, so that a few late jobs are no evidence.
-    """
-    foretold_s = account.delay_s - account.late_s + slack_s(account, budget)
-    return min(1 + account.late_s / foretold_s, WORST) if foretold_s > 0 else WORST
-
-
-def to_come_s(account: Account, budget: Budget) -> float:
-    """What the waiting jobs will still wait; who is late is taken to wait as long again as it has waited."""
-    return bias(account, budget) * budget.to_wait_s + budget.late_s
-
-
 def position(account: Account, budget: Budget) -> float:
     """Unspent delay in units of the slack: 0 where P is realised, −1 where the account is exhausted."""
-    unspent_s = budget.percent / 100 * total_s(account, budget) - account.delay_s - to_come_s(account, budget)
-    return unspent_s / slack_s(account, budget)
+    spent_s = account.delay_s + budget.to_wait_s + budget.late_s
+    return (budget.percent / 100 * total_s(account, budget) - spent_s) / slack_s(account, budget)
 
 
 def multiplier(account: Account, budget: Budget) -> float:
@@ -136,15 +119,14 @@ def patience(runtime_s: float, mean_run_s: float) -> float:
     return runtime_s / (runtime_s + BRIEF * mean_run_s)
 
 
-def spend(account: Account, run_s: float, delay_s: float, late_s: float, budget: Budget) -> Account:
-    """The account after so many seconds of running and of waiting, late ones among these, summed over jobs.
+def spend(account: Account, run_s: float, delay_s: float, budget: Budget) -> Account:
+    """The account after so many seconds of running and of waiting, summed over jobs.
 
     A negative `run_s` takes back a run whose work turned out to be lost.
     """
     keep = exp(-max(run_s, 0.0) / (budget.mean_run_s * WINDOW_JOBS))
     run_s, delay_s = account.run_s * keep + run_s, account.delay_s * keep + delay_s
-    late_s += account.late_s * keep
-    return Account(max(run_s, 0.0), max(delay_s, 0.0), account.trend, budget.rest_s, late_s)
+    return Account(max(run_s, 0.0), max(delay_s, 0.0), account.trend, budget.rest_s, account.lateness)
 
 
 def learn(account: Account, runtime_s: float, predicted_s: float, budget: Budget) -> Account:
@@ -158,7 +140,7 @@ def learn(account: Account, runtime_s: float, predicted_s: float, budget: Budget
         return account
     share = runtime_s / (total_s(account, budget) + 2 * SLACK_JOBS * budget.mean_run_s)
     trend = _within(account.trend + LEARNING * where * share, -TREND, TREND)
-    return Account(account.run_s, account.delay_s, trend, budget.rest_s, account.late_s)
+    return Account(account.run_s, account.delay_s, trend, budget.rest_s, account.lateness)
 
 
 def room(account: Account, budget: Budget, running: int) -> float:

@@ -10,10 +10,11 @@ import pytest
 from sim.engines.core_engine import simulate
 from sim.experiments.shared import gpu_jobs
 from sim.spec import Spec
-from starburst.core.model.events import InstanceFailed, NodesChanged, Progress
+from starburst.core.model.events import InstanceFailed, NodesChanged, Progress, RunEnd, RunEnded
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
 from starburst.policy.budget import SLACK_JOBS, SLACK_PERCENT, Account
+from starburst.policy.forecast_bias import PRIOR_JOBS, Lateness, size_class
 from tests.builders import HOUR, Desk, job, node, snapshot
 
 
@@ -152,6 +153,40 @@ def test_a_run_that_outlasts_its_estimate_is_expected_to_take_as_long_again() ->
     wait = desk["a"].wait
     assert wait is not None
     assert wait.predicted_s == 3 * HOUR
+
+
+def test_jobs_that_wait_longer_than_predicted_stretch_the_predictions_of_their_size_only() -> None:
+    """The run ahead takes three hours, not one: seen while they wait, after a restart, and afterwards."""
+    desk = busy(1)
+    desk.submit(job("large", 4, hours=1))
+    desk.wait(3 * HOUR)
+    desk.tell()
+    state = desk.scheduler.state
+    waiting = state.meter.biases(state.queue.jobs())
+    mean_h = state.load.load.mean_runtime_s / HOUR
+    assert waiting[size_class(4)] == pytest.approx(1 + 2 / (1 + PRIOR_JOBS * mean_h))
+    assert waiting[size_class(1)] == 1
+    again = restore(state.settings, snapshot(desk.scheduler)).state
+    assert again.meter.biases(again.queue.jobs()) == waiting
+    desk.ended("busy")
+    desk.started("large")
+    assert state.meter.account.lateness[size_class(4)] == Lateness(HOUR, 2 * HOUR)
+    assert state.meter.account.lateness[size_class(1)] == Lateness()
+    desk.submit(job("next", 4, hours=2), job("small", hours=2))
+    foretold = [wait.predicted_s for name in ("next", "small") if (wait := desk[name].wait)]
+    assert foretold == [HOUR * state.meter.biases(())[size_class(4)], 3 * HOUR], "the small one comes behind"
+
+
+def test_the_time_that_a_lost_run_took_is_no_wait_beyond_its_prediction() -> None:
+    desk = busy(1)
+    desk.submit(job("a", hours=2))
+    desk.wait(HOUR)
+    desk.ended("busy")
+    desk.started("a")
+    desk.wait(HOUR)
+    desk.tell(RunEnded("a", 1, RunEnd.LOST))
+    desk.started("a")
+    assert all(sums.late_s == 0 for sums in desk.scheduler.state.meter.account.lateness)
 
 
 def test_jobs_of_one_instant_are_charged_one_after_another() -> None:

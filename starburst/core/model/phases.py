@@ -6,7 +6,7 @@ of the enums are stored in the database and never change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from starburst.domain.value import value
@@ -57,6 +57,10 @@ _EARLY = frozenset({LeaveReason.HOPELESS, LeaveReason.DEAR, LeaveReason.SPARE, L
 _WANTS_ROOM = _EARLY | {LeaveReason.EXPIRED, LeaveReason.EXHAUSTED}
 
 
+#: Part of a predicted wait by which a new prediction differs at least, to take its place.
+MOVED = 0.1
+
+
 @value
 class Wait:
     """The wait that a job was given: the numbers of the decision that set its deadline."""
@@ -73,6 +77,22 @@ class Wait:
     estimated_by: str
     #: The predicted wait, seconds from its begin, under a calibrated budget; None is not predicted yet.
     predicted_s: float | None = None
+    #: While it is queued: the time of the first prediction, and the seconds from then that were predicted,
+    #: without the bias of the forecast (policy/forecast_bias.py).
+    foretold_at: float | None = None
+    foretold_s: float = 0.0
+
+    def predict(self, now: float, passed_s: float, wait_s: float, foretold_s: float) -> Wait:
+        """The wait with a new prediction: `wait_s` from now, after `passed_s`; itself if that hardly differs.
+
+        `foretold_s`: the prediction without the bias.
+        """
+        predicted_s = passed_s + wait_s
+        if self.foretold_at is None:
+            return replace(self, predicted_s=predicted_s, foretold_at=now, foretold_s=foretold_s)
+        if self.predicted_s is not None and abs(self.predicted_s - predicted_s) <= MOVED * predicted_s:
+            return self
+        return replace(self, predicted_s=predicted_s)
 
 
 @dataclass(frozen=True, slots=True)

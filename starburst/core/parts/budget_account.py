@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterable, Set
+from dataclasses import replace
 from math import inf
 
 from starburst.core.model.jobs import JobRecord
@@ -13,7 +14,6 @@ from starburst.domain.job import CloudChoice
 from starburst.policy.budget import (
     Account,
     Budget,
-    bias,
     exhausted_in_s,
     learn,
     multiplier,
@@ -21,6 +21,7 @@ from starburst.policy.budget import (
     room,
     spend,
 )
+from starburst.policy.forecast_bias import KEEP, ForetoldWait, after, bias
 
 #: Real seconds that a foreseen exhaustion is at least away, so that rounding cannot repeat an instant.
 LEAST_S = 0.001
@@ -83,6 +84,8 @@ class Meter:
     def rests(self, record: JobRecord) -> None:
         """The job neither runs nor is kept waiting by the policy."""
         if self.calibrated:
+            if record.id in self.waiting and (wait := self._wait_of(record)) is not None:
+                self.account = replace(self.account, lateness=after(self.account.lateness, [wait], KEEP))
             self.waiting.discard(record.id)
             self._starts.drop(record.id)
             self.running.drop(record.id)
@@ -95,19 +98,24 @@ class Meter:
         """Charge the `elapsed_s` seconds before `now` to the account."""
         if not self.calibrated:
             return
-        foretold_s = self._starts.rest_s(self._now) - self._starts.rest_s(now)
         self._now = now
         if elapsed_s > 0:
-            late_s = max(0.0, len(self._starts) * elapsed_s - foretold_s)
-            self._spend(len(self.running) * elapsed_s, len(self.waiting) * elapsed_s, late_s)
+            self._spend(len(self.running) * elapsed_s, len(self.waiting) * elapsed_s)
 
     def repeat(self, run_s: float, *, ours: bool) -> None:
         """Deduct lost work from the run time; it is a delay if the scheduler caused the loss (`ours`)."""
         if self.calibrated:
             self._spend(-run_s, run_s if ours else 0.0)
 
-    def _spend(self, run_s: float, delay_s: float, late_s: float = 0.0) -> None:
-        self.account = spend(self.account, run_s, delay_s, late_s, self._budget)
+    def _spend(self, run_s: float, delay_s: float) -> None:
+        self.account = spend(self.account, run_s, delay_s, self._budget)
+
+    def _wait_of(self, record: JobRecord) -> ForetoldWait | None:
+        """What the job has waited, and what was first predicted of that; None if nothing was."""
+        wait = record.wait
+        if wait is None or wait.foretold_at is None:
+            return None
+        return ForetoldWait(record.job.resources.gpus, wait.foretold_s, self._now - wait.foretold_at)
 
     @property
     def _budget(self) -> Budget:
@@ -128,10 +136,15 @@ class Meter:
         """The correction of the factor by a job's run time; 1 without an account."""
         return patience(runtime_s, self._past.load.mean_runtime_s) if self.calibrated else 1.0
 
-    @property
-    def bias(self) -> float:
-        """Factor by which waits turn out longer than the forecast says; 1 without an account."""
-        return bias(self.account, self._budget) if self.calibrated else 1.0
+    def biases(self, queued: Iterable[JobRecord]) -> tuple[float, ...]:
+        """Factors by which waits turn out longer than the forecast says, by size class.
+
+        The waits of these jobs, which are queued, count as far as they have lasted.
+        """
+        records = sorted((record for record in queued if record.id in self.waiting), key=lambda r: r.seq)
+        waits = [wait for record in records if (wait := self._wait_of(record)) is not None]
+        sums = after(self.account.lateness, waits)
+        return tuple(bias(lateness, self._past.load.mean_runtime_s) for lateness in sums)
 
     @property
     def excess(self) -> int:

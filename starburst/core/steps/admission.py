@@ -25,10 +25,9 @@ from starburst.core.steps.starvation import order_key
 from starburst.core.steps.transitions import to
 from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.policy.caps import utc
+from starburst.policy.forecast_bias import size_class
 from starburst.policy.waiting import hours
 
-#: Part of a predicted wait by which a new prediction differs at least, to take its place.
-MOVED = 0.1
 #: Phases in which a job can be changed by its user.
 EDITABLE = (Phase.QUEUED, Phase.HELD, Phase.BLOCKED)
 
@@ -268,24 +267,23 @@ def leave_dear(state: State) -> None:
     newcomers, state.forecast.newcomers = state.forecast.newcomers, []
     if not any(record.id in state.queue for record in newcomers):
         return
-    factor, bias = state.factor, state.meter.bias
+    factor, biases = state.factor, state.meter.biases(state.queue.jobs())
     for record, least_s in state.forecast.waits(state.now):
-        wait_s, known = least_s * bias, record.wait
+        wait_s, known = least_s * biases[size_class(record.job.resources.gpus)], record.wait
         if known is None:  # it was to leave at once
             continue
         if known.predicted_s is None:
             state.meter.learn(known.runtime_s, wait_s)
             factor = state.factor
         is_dear = _is_dear(state, record, wait_s, factor)
-        foretold_s = state.now + wait_s - record.queued_at
-        moved = known.predicted_s is None or abs(known.predicted_s - foretold_s) > MOVED * foretold_s
-        if moved:
-            record.wait = replace(known, predicted_s=foretold_s)
+        wait = known.predict(state.now, state.now - record.queued_at, wait_s, least_s)
+        if wait is not known:
+            record.wait = wait
             state.touch(record)
             state.meter.predict(record, state.now + wait_s)  # it is charged if it cannot leave, too
         if is_dear:
             leave(state, record, LeaveReason.DEAR)
-        if moved or record.id not in state.queue:
+        if wait is not known or record.id not in state.queue:
             factor = state.factor
 
 

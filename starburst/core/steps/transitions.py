@@ -12,6 +12,7 @@ next prerequisite, a run that is being stopped is stopped for another reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from starburst.core.model.jobs import JobRecord
 from starburst.core.state import State
@@ -109,8 +110,10 @@ def to(state: State, record: JobRecord, phase: Phase, **changes: object) -> None
 
 
 def _leave_queue_account(state: State, record: JobRecord) -> None:
-    """Stop charging the job's time as policy-caused delay."""
+    """Stop charging the job's time as policy-caused delay; what was predicted of its wait is over."""
     state.meter.rests(record)
+    if record.wait is not None and record.wait.foretold_at is not None:
+        record.wait = replace(record.wait, foretold_at=None)
 
 
 def _drop_offload(state: State, record: JobRecord) -> None:

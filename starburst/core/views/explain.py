@@ -24,6 +24,7 @@ from starburst.domain.job import CloudChoice, Job, Phase, Site
 from starburst.domain.money import Money
 from starburst.domain.resources import Resources
 from starburst.policy.disciplines.registry import DISCIPLINES
+from starburst.policy.forecast_bias import size_class
 from starburst.policy.waiting import HOUR_S, hours
 
 #: Why a run is being stopped, for reasons with a fixed text.
@@ -300,7 +301,8 @@ def _price_of_delay(state: State, record: JobRecord, cost: Money) -> list[str]:
     wait_s = state.waiting.wait_s(factor, ask)
     price = Money(round(cost.micro_usd * HOUR_S / wait_s)) if wait_s > 0 else None
     worth = "" if price is None else f"an hour of its delay is worth {price} here today; "
-    predicted = hours(state.forecast.wait_s(record, state.now) * state.meter.bias)
+    bias = state.meter.biases(state.queue.jobs())[size_class(record.job.resources.gpus)]
+    predicted = hours(state.forecast.wait_s(record, state.now) * bias)
     return [f"{worth}leaving now costs {cost}, predicted start in {predicted}"]
 
 
