@@ -44,11 +44,11 @@ SLACK_PERCENT = 1.0
 SLACK_JOBS = 25.0
 #: Logarithm of the multiplier per unit of the position, and the bounds of the position therein.
 GAIN = 2.0
-LOW, MOST = -3.0, 1.5
+LOW, MOST = -3.0, 0.75
 #: Position at which the account is exhausted.
 LEAST = -1.0
 #: Change of the trend per unit of the position while the run time of all jobs grows by a factor of e.
-LEARNING = 1.5
+LEARNING = 0.75
 #: Mean run times that are added to a job's own where the patience of short jobs is computed.
 BRIEF = 0.1
 #: Bound of the position in one step of the trend, and of the trend.
