@@ -124,10 +124,14 @@ def replay(lines: Iterable[Line], arrivals: dict[str, float], now: float) -> Pas
                     _starting(tale)
         elif not line.kind.startswith("cap-"):
             _machine(past, line)
+    # Waits are predicted anew whenever a job joins the queue.
+    one_joined = any(
+        tale.last is not None and tale.last.at > now - PACK_WINDOW_S for tale in past.jobs.values()
+    )
     for tale in past.jobs.values():
         if tale.phases == {"queued"} and tale.deadline is not None and tale.deadline <= now:
             tale.phases = {"offloading"}  # it waits for company, and no row is written before that is over
-        elif tale.phases == {"queued"} and tale.last is not None and tale.last.at > now - PACK_WINDOW_S:
+        elif tale.phases == {"queued"} and one_joined:
             tale.phases = {"queued", "offloading"}  # the same, if its predicted wait is dear
     return past
 
