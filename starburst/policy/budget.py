@@ -15,9 +15,10 @@ waited, and by then far too much has been promised.
 Unspent is P/100·Σ run time − Σ delay. The slack is SLACK_PERCENT of Σ run time plus the budget of SLACK_JOBS
 jobs, without which a handful of jobs would exhaust it. The position is unspent / slack: 0 is P exactly.
 
-The multiplier is e^(GAIN·position + trend), a mirror descent on the price: with every job that arrives the
-trend moves by the position, weighted by the job's share of all run time so far (a step of 1/t, whose regret
-is logarithmic in t).
+The multiplier is guess · e^(GAIN·position + trend), a mirror descent on the price: with every job that
+arrives the trend moves by the position, weighted by the job's share of all run time so far (a step of 1/t,
+whose regret is logarithmic in t). The guess is 1 / (share of run time that finds no room on arrival): only
+those jobs can wait, for the budget of all. Constant multipliers that are chosen in hindsight are close to it.
 
 An hour of delay is dearer for a short job: its factor is that of others times t / (t + BRIEF·T), with its own
 and the mean run time t and T. Short jobs are most of the jobs and little of the work, so that it costs little
@@ -34,6 +35,7 @@ what the estimates of the jobs that run or wait are too long in sum.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp, inf
 
 from starburst.domain.value import value
@@ -45,6 +47,8 @@ SLACK_JOBS = 25.0
 #: Logarithm of the multiplier per unit of the position, and the bounds of the position therein.
 GAIN = 2.0
 LOW, MOST = -3.0, 0.75
+#: Largest first guess of the multiplier.
+GUESS = 30.0
 #: Position at which the account is exhausted.
 LEAST = -1.0
 #: Change of the trend per unit of the position while the run time of all jobs grows by a factor of e.
@@ -69,6 +73,8 @@ class Account:
     rest_s: float = 0.0
     #: How late jobs were by what was first predicted, by size class.
     lateness: tuple[Lateness, ...] = PUNCTUAL
+    #: Of the run time of the jobs that have arrived, that of jobs for which there was no room then.
+    no_room_s: float = 0.0
 
     @property
     def spent_percent(self) -> float:
@@ -111,7 +117,14 @@ def position(account: Account, budget: Budget) -> float:
 
 def multiplier(account: Account, budget: Budget) -> float:
     """Current multiplier of the open-loop factor."""
-    return exp(GAIN * _within(position(account, budget), LOW, MOST) + account.trend)
+    swing = GAIN * _within(position(account, budget), LOW, MOST)
+    return guess(account, budget) * exp(swing + account.trend)
+
+
+def guess(account: Account, budget: Budget) -> float:
+    """The multiplier before anything is learnt: all run time over that of the jobs that found no room."""
+    prior_s = 2 * SLACK_JOBS * budget.mean_run_s
+    return min((total_s(account, budget) + prior_s) / (account.no_room_s + prior_s), GUESS)
 
 
 def patience(runtime_s: float, mean_run_s: float) -> float:
@@ -126,7 +139,13 @@ def spend(account: Account, run_s: float, delay_s: float, budget: Budget) -> Acc
     """
     keep = exp(-max(run_s, 0.0) / (budget.mean_run_s * WINDOW_JOBS))
     run_s, delay_s = account.run_s * keep + run_s, account.delay_s * keep + delay_s
-    return Account(max(run_s, 0.0), max(delay_s, 0.0), account.trend, budget.rest_s, account.lateness)
+    return replace(
+        account,
+        run_s=max(run_s, 0.0),
+        delay_s=max(delay_s, 0.0),
+        rest_s=budget.rest_s,
+        no_room_s=account.no_room_s * keep,
+    )
 
 
 def learn(account: Account, runtime_s: float, predicted_s: float, budget: Budget) -> Account:
@@ -136,11 +155,13 @@ def learn(account: Account, runtime_s: float, predicted_s: float, budget: Budget
     too long in the next rush.
     """
     where = _within(position(account, budget), -STEP, STEP)
-    if predicted_s <= 0 and where > 0:
+    if predicted_s > 0:
+        account = replace(account, no_room_s=account.no_room_s + runtime_s)
+    elif where > 0:
         return account
     share = runtime_s / (total_s(account, budget) + 2 * SLACK_JOBS * budget.mean_run_s)
     trend = _within(account.trend + LEARNING * where * share, -TREND, TREND)
-    return Account(account.run_s, account.delay_s, trend, budget.rest_s, account.lateness)
+    return replace(account, trend=trend, rest_s=budget.rest_s)
 
 
 def room(account: Account, budget: Budget, running: int) -> float:

@@ -238,7 +238,7 @@ def test_the_story_says_that_a_job_waits_on_as_the_launch_that_it_left_for_faile
     desk.submit(job("a", hours=0.1))
     desk.tell(InstanceFailed("i-000001", "broken"))
     assert desk.why("a", "waits-on") == (
-        "is in the queue again, as no machine came up for it: its wait has 70.4 min left"
+        "is in the queue again, as no machine came up for it: its wait has 73.2 min left"
     )
 
 
@@ -249,7 +249,7 @@ def test_explain_prices_the_delay_beside_the_cloud_run() -> None:
     desk.now = 0.5 * HOUR
     desk.tell()
     state = desk.scheduler.state
-    state.meter.account = Account()  # as if nothing was spent
+    state.meter.account = Account(no_room_s=4.5 * HOUR)  # as if nothing was spent, and all had to wait
     sentence = explain(state, desk["a"], str).sentence
     assert sentence.endswith(
         "; an hour of its delay is worth $0.10 here today; leaving now costs $3.00, predicted start in 1.5 h"

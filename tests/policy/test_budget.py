@@ -10,6 +10,7 @@ import pytest
 from starburst.policy.budget import (
     BRIEF,
     GAIN,
+    GUESS,
     LEAST,
     LOW,
     MOST,
@@ -18,6 +19,7 @@ from starburst.policy.budget import (
     Account,
     Budget,
     exhausted_in_s,
+    guess,
     learn,
     multiplier,
     patience,
@@ -87,7 +89,7 @@ def test_the_budget_of_a_job_counts_from_its_arrival() -> None:
 def test_what_a_job_is_predicted_to_wait_is_charged_before_it_has_waited() -> None:
     """But it sends no job away: the prediction may be wrong."""
     one, promised = account(1000, 100), Budget(10, HOUR, 0, 900 * HOUR)
-    assert multiplier(one, promised) == pytest.approx(math.exp(GAIN * LOW))
+    assert multiplier(one, promised) == pytest.approx(guess(one, promised) * math.exp(GAIN * LOW))
     assert room(one, promised, running=10) == math.inf
 
 
@@ -122,7 +124,20 @@ def test_what_is_unspent_while_no_job_waits_is_not_learnt() -> None:
     for _ in range(5000):
         one = learn(spend(one, HOUR, 0, Budget(10, HOUR)), HOUR, 0, Budget(10, HOUR))
     assert one.trend == 0
-    assert multiplier(one, Budget(10, HOUR)) == pytest.approx(math.exp(GAIN * MOST))
+    assert multiplier(one, Budget(10, HOUR)) == pytest.approx(GUESS * math.exp(GAIN * MOST))
+
+
+def test_the_first_guess_is_the_reciprocal_of_the_share_that_finds_no_room() -> None:
+    """At the beginning, and if all have to wait, it is 1; jobs of other lengths count by their run time."""
+    assert guess(Account(), Budget(10, HOUR)) == 1
+    for share, found in ((1, 1), (0.5, 2), (0.1, 10), (0.001, GUESS)):
+        one, draw = Account(), random.Random(2)
+        for _ in range(20_000):
+            hours = draw.choice((0.5, 1.5))
+            one = spend(one, hours * HOUR, 0, Budget(10, HOUR))
+            if draw.random() < share:
+                one = learn(one, hours * HOUR, 1, Budget(10, HOUR))
+        assert guess(one, Budget(10, HOUR)) == pytest.approx(found, rel=0.05)
 
 
 def test_the_trend_is_bounded() -> None:
