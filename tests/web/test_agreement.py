@@ -81,7 +81,7 @@ class Left:
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
     root = tmp_path_factory.mktemp("left") / "home"
-    with lived(root, jobs=JOBS + 40, nodes=12, load=1.3, seed=18, coarse=2, to_the_end=False) as life:
+    with lived(root, jobs=JOBS + 40, nodes=12, load=1.3, seed=17, coarse=2, to_the_end=False) as life:
         home, now = life.home, life.scheduler.state.now
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STARBURST_HOME", str(home.root))
