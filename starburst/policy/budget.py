@@ -73,8 +73,9 @@ class Account:
     rest_s: float = 0.0
     #: How late jobs were by what was first predicted, by size class.
     lateness: tuple[Lateness, ...] = PUNCTUAL
-    #: Of the run time of the jobs that have arrived, that of jobs for which there was no room then.
-    no_room_s: float = 0.0
+    #: Of the run time of the jobs that have arrived, that of jobs for which there was no room then. An account
+    #: of an older version does not know it (None): all its run time is taken, so that its trend goes on.
+    no_room_s: float | None = None
 
     @property
     def spent_percent(self) -> float:
@@ -124,7 +125,11 @@ def multiplier(account: Account, budget: Budget) -> float:
 def guess(account: Account, budget: Budget) -> float:
     """The multiplier before anything is learnt: all run time over that of the jobs that found no room."""
     prior_s = 2 * SLACK_JOBS * budget.mean_run_s
-    return min((total_s(account, budget) + prior_s) / (account.no_room_s + prior_s), GUESS)
+    return min((total_s(account, budget) + prior_s) / (_no_room_s(account) + prior_s), GUESS)
+
+
+def _no_room_s(account: Account) -> float:
+    return account.run_s if account.no_room_s is None else account.no_room_s
 
 
 def patience(runtime_s: float, mean_run_s: float) -> float:
@@ -144,7 +149,7 @@ def spend(account: Account, run_s: float, delay_s: float, budget: Budget) -> Acc
         run_s=max(run_s, 0.0),
         delay_s=max(delay_s, 0.0),
         rest_s=budget.rest_s,
-        no_room_s=account.no_room_s * keep,
+        no_room_s=_no_room_s(account) * keep,
     )
 
 
@@ -156,7 +161,7 @@ def learn(account: Account, runtime_s: float, predicted_s: float, budget: Budget
     """
     where = _within(position(account, budget), -STEP, STEP)
     if predicted_s > 0:
-        account = replace(account, no_room_s=account.no_room_s + runtime_s)
+        account = replace(account, no_room_s=_no_room_s(account) + runtime_s)
     elif where > 0:
         return account
     share = runtime_s / (total_s(account, budget) + 2 * SLACK_JOBS * budget.mean_run_s)

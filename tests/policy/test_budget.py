@@ -140,6 +140,14 @@ def test_the_first_guess_is_the_reciprocal_of_the_share_that_finds_no_room() -> 
         assert guess(one, Budget(10, HOUR)) == pytest.approx(found, rel=0.05)
 
 
+def test_an_account_of_an_older_version_goes_on_with_its_trend() -> None:
+    """It has no share that found no room: a guess of 30 would make all waits thirty times as long at once."""
+    old, budget = Account(1000 * HOUR, 100 * HOUR, trend=0.5), Budget(10, HOUR)
+    assert guess(old, budget) == 1
+    assert guess(spend(old, HOUR, 0, budget), budget) == pytest.approx(1, abs=0.01)
+    assert guess(spend(Account(), 1000 * HOUR, 0, budget), budget) > 10
+
+
 def test_the_trend_is_bounded() -> None:
     rich, poor = Account(), Account()
     for _ in range(20_000):
