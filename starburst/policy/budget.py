@@ -73,8 +73,8 @@ class Account:
     rest_s: float = 0.0
     #: How late jobs were by what was first predicted, by size class.
     lateness: tuple[Lateness, ...] = PUNCTUAL
-    #: Of the run time of the jobs that have arrived, that of jobs for which there was no room then. An account
-    #: of an older version does not know it (None): all its run time is taken, so that its trend goes on.
+    #: Of the run time of the jobs that have arrived, that of jobs for which there was no room then. An
+    #: account of an older version does not know it (None): all its run time is taken, so that its trend goes on.
     no_room_s: float | None = None
 
     @property
