@@ -74,7 +74,7 @@ class Account:
     #: How late jobs were by what was first predicted, by size class.
     lateness: tuple[Lateness, ...] = PUNCTUAL
     #: Of the run time of the jobs that have arrived, that of jobs for which there was no room then. An
-    #: account of an older version does not know it (None): all its run time is taken, so that its trend goes on.
+    #: account of an older version does not know it (None): all its run time is taken, and its trend goes on.
     no_room_s: float | None = None
 
     @property
