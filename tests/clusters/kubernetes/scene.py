@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,13 @@ class Scene:
         while not true():
             assert loop.time() < give_up, f"it never came: {self.reports[-5:]}, {self.world.asked[-3:]}"
             await asyncio.sleep(0.1)
+
+    async def mute_watches(self, *resources: Resource) -> None:
+        """The watches, which begin after what they go on from was listed, hear nothing more."""
+        for resource in resources:
+            await self.until(partial(self.world.is_watched, resource))
+        for resource in resources:
+            self.world.mute_watches(resource)
 
     async def pass_time(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

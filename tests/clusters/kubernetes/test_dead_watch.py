@@ -17,7 +17,7 @@ SWEPT_S = BIND_LIMIT_S + 40
 
 async def unseen(scene: Scene, *, adopted: bool) -> str:
     """A job that runs, and none of whose pods the watch tells of."""
-    scene.world.mute_watches(PODS)
+    await scene.mute_watches(PODS)
     name = await scene.adopt(a_job(args=("500", "0"))) if adopted else scene.submit(args=("500", "0")).id
     await scene.start(name, "n0")
     await scene.until(scene.running)
@@ -63,8 +63,7 @@ def test_a_run_that_has_ended_is_not_over_its_time_limit(tmp_path: Path) -> None
         scene.submit(args=("5", "0"), activeDeadlineSeconds=10)
         await scene.start("a", "n0")
         await scene.until(lambda: RunStarted("a", 1) in scene.reports)
-        scene.world.mute_watches(JOBS)
-        scene.world.mute_watches(PODS)
+        await scene.mute_watches(JOBS, PODS)
         await scene.pass_time(60.0)
         assert scene.jobs() == ["a-1"]
         await scene.until(lambda: scene.ends, 400.0)
@@ -81,7 +80,7 @@ def test_the_end_of_a_run_that_has_ended_by_itself_counts_though_it_is_stopped(
         name = await scene.adopt() if adopted else scene.submit().id
         await scene.start(name, "n0")
         await scene.until(lambda: RunStarted(name, 1) in scene.reports)
-        scene.world.mute_watches(JOBS)
+        await scene.mute_watches(JOBS)
         job = scene.jobs()[0]
         await scene.until(lambda: "Complete" in scene.conditions(job))
         await scene.cluster.stop(name, 1, 1.0)
@@ -136,8 +135,7 @@ def test_the_end_of_a_run_that_no_watch_ever_showed_is_told_and_cancels_no_job(
         job_id = scene.submit(args=("500", "0")).id
         if kind != "submitted":
             job_id = await scene.adopt(an_object(kind, "500", "0")[0])
-        scene.world.mute_watches(PODS)
-        scene.world.mute_watches(JOBS)
+        await scene.mute_watches(PODS, JOBS)
         await scene.start(job_id, "n0")
         await scene.until(scene.running)
         await stopped(scene, job_id)

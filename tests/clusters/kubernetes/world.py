@@ -78,6 +78,12 @@ class World(FakeServer):
         """Look again: a switch was turned."""
         self._queue.put_nowait({})
 
+    def is_watched(self, resource: Resource) -> bool:
+        """Whether others than its own controllers watch."""
+        return any(
+            each.within.plural == resource.plural and each.queue is not self._queue for each in self.watchers
+        )
+
     def mute_watches(self, resource: Resource) -> None:
         """As `FakeServer`; its own controllers hear on."""
         super().mute_watches(resource)
