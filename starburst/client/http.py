@@ -249,8 +249,12 @@ class Client(BaseClient):
         return self._one("/summary")
 
     def watch(self, after: int | None = None) -> Iterator[JsonRow]:
-        """Decisions as they are made, from now on or after a row; resumes broken connections without loss."""
-        for event in self._connection.events("/watch", {}, "" if after is None else str(after)):
+        """Decisions as they are made, from now on or after a row; resumes broken connections without loss.
+
+        A server that does not answer at first is tried as often as by any call.
+        """
+        since = "" if after is None else str(after)
+        for event in self._connection.events("/watch", {}, since, first=self._connection.tries):
             if event.data:
                 yield json.loads(event.data)
 

@@ -40,6 +40,16 @@ def test_who_enters_a_job_before_the_scheduler_has_noted_the_last_one_is_noted_t
     assert (noted.kind, noted.job_id, noted.by) == ("enter", "train-44444", "ada, bob")
 
 
+@pytest.mark.parametrize(("does", "code"), [("exit 7", 7), ("kill -9 $$", 128 + 9)])
+def test_the_exit_code_is_the_commands_or_of_the_signal_that_ended_it(
+    cli: Cli, past: Past, monkeypatch: pytest.MonkeyPatch, does: str, code: int
+) -> None:
+    past.morning()
+    login = ["sh", "-c", does]  # stands for kubectl or ssh
+    monkeypatch.setattr(execute, "_place", lambda *_: (login, None))
+    assert cli("exec", "train", "--", "ls").code == code
+
+
 def test_it_asks_no_server(cli: Cli) -> None:
     told = cli("--server", "http://127.0.0.1:1", "exec", "a", "--", "ls")
     assert told.err.startswith("error: exec: is about this machine, it asks no server")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -159,6 +160,7 @@ def test_e_mail_has_the_first_line_as_its_subject() -> None:
     assert "Subject: Starburst: job a: failed" in mail
     assert "To: ops@lab.example" in mail
     assert "\nDate: " in mail
+    assert re.search(r"^Message-ID: <\S+@lab\.example>\r?$", mail, re.MULTILINE)
     assert "job b: failed" in mail
 
 

@@ -130,6 +130,14 @@ def test_a_watch_misses_nothing_though_the_server_goes_away(app_context: AppCont
         assert next(watch)["seq"] == last + 1
 
 
+def test_a_watch_of_a_server_that_was_never_there_ends() -> None:
+    pauses: list[float] = []
+    with Client("http://127.0.0.1:1", tries=3, sleep=pauses.append) as client:
+        with pytest.raises(UnreachableError, match="does not answer"):
+            next(client.watch())
+        assert len(pauses) == 2
+
+
 def test_a_watch_from_now_on_begins_where_the_log_ends(client: Client, past: Past) -> None:
     with httpx.stream("GET", f"{client.server}/api/v1/watch") as answer:
         lines = answer.iter_lines()

@@ -7,7 +7,7 @@ import smtplib
 import ssl
 from collections.abc import Awaitable, Callable
 from email.message import EmailMessage
-from email.utils import formatdate
+from email.utils import formatdate, make_msgid
 from pathlib import Path
 
 import httpx
@@ -32,11 +32,15 @@ class UndeliverableError(Exception):
 
 
 async def deliver(rule: NotifyRule, smtp: SmtpConfig, text: str, sleep: Sleep = asyncio.sleep) -> bool:
-    """Whether a message arrived, after all attempts. It may arrive twice, if an answer was lost."""
+    """Whether a message arrived, after all attempts. It may arrive twice, if an answer was lost.
+
+    Copies of an e-mail have the same Message-ID, by which mail programs know them for one.
+    """
     problem: object = None
+    mail_id = make_msgid(domain=(smtp.sender or "").rpartition("@")[2] or "localhost")
     for pause_s in (*PAUSES_S, None):
         try:
-            await (_by_mail(rule, smtp, text) if rule.email else _by_webhook(rule, text))
+            await (_by_mail(rule, smtp, text, mail_id) if rule.email else _by_webhook(rule, text))
         except UndeliverableError as error:
             problem = error
             break
@@ -69,9 +73,10 @@ async def _by_webhook(rule: NotifyRule, text: str) -> None:
         raise httpx.TransportError(f"status {status}")
 
 
-async def _by_mail(rule: NotifyRule, smtp: SmtpConfig, text: str) -> None:
+async def _by_mail(rule: NotifyRule, smtp: SmtpConfig, text: str, mail_id: str) -> None:
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Date"] = smtp.sender, ", ".join(rule.email), formatdate()
+    mail["Message-ID"] = mail_id
     mail["Subject"] = f"Starburst: {text.splitlines()[0][:150]}"
     mail.set_content(text)
     await in_thread(lambda: _send(mail, smtp))

@@ -64,7 +64,7 @@ def shell(job: RunningJob, *, rank: Rank = 0) -> None:
 
 
 def _run(job: str, rank: int, command: list[str]) -> int:
-    """Run a command in a job; its exit code."""
+    """Run a command in a job; its exit code, or 128 and the number of the signal that ended it."""
     with open_store() as store:
         row = one_job(LocalBackend(Home.default(), store), job)
         submission = store.submission(row.id)
@@ -81,9 +81,10 @@ def _run(job: str, rank: int, command: list[str]) -> int:
     if task is None:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
         try:
-            return os.spawnvp(os.P_WAIT, argv[0], argv)
+            code = os.spawnvp(os.P_WAIT, argv[0], argv)
         finally:
             signal.signal(signal.SIGINT, before)
+        return 128 - code if code < 0 else code  # ended by a signal
     try:
         return enter(task.path, command)
     except EnterError as error:
