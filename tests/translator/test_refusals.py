@@ -35,6 +35,7 @@ def hint(key: str, value: object) -> dict[str, Any]:
 
 
 PLACEHOLDER = "is a placeholder; put the name of an image in its place, as envsubst does with $NAME"
+KUSTOMIZE = "is what kustomize reads; submit what it makes: kubectl kustomize DIRECTORY | starburst submit -"
 CASES: list[tuple[Any, str]] = [
     # What it is
     ("just text", f'"just text": not a manifest; write apiVersion, kind, metadata and spec; {TAKEN}'),
@@ -46,6 +47,8 @@ CASES: list[tuple[Any, str]] = [
     (job("kind", "deployment"), f'kind: "deployment": not a batch job; {TAKEN}'),
     (job("kind", ["Job"]), f"kind: not a batch job; {TAKEN}"),
     (job("kind", None), f"kind: is missing; {TAKEN}"),
+    ({"kind": "Kustomization", "resources": ["job.yaml"]}, KUSTOMIZE),
+    ({"resources": ["job.yaml"], "namePrefix": "dev-"}, KUSTOMIZE),
     (
         job("apiVersion", "batch/v1beta1"),
         'apiVersion: "batch/v1beta1": is not supported; write batch/v1 for a Job',

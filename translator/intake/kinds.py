@@ -38,6 +38,7 @@ _WORKLOADS = {
 #: Keys by which a document without a kind is known to be a SkyPilot task.
 TASK_KEYS = frozenset({"run", "setup", "resources", "num_nodes", "file_mounts", "workdir", "envs"})
 _PIPELINE_KEYS = frozenset({"name", "execution"})
+_KUSTOMIZE = "is what kustomize reads; submit what it makes: kubectl kustomize DIRECTORY | starburst submit -"
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 
 
@@ -63,6 +64,8 @@ def has_kind(manifest: Field) -> bool:
         manifest.refuse(
             "is the head of a SkyPilot pipeline; submit its tasks one by one, with --after", show=False
         )
+    elif kind.value == "Kustomization" or (kind.value is None and _has_bases(manifest.value)):
+        manifest.refuse(_KUSTOMIZE, show=False)
     elif kind.value is None:
         kind.refuse(f"is missing; {TAKEN}")
     elif isinstance(kind.value, str) and kind.value in LISTS:
@@ -81,6 +84,11 @@ def has_kind(manifest: Field) -> bool:
     else:
         return True
     return False
+
+
+def _has_bases(value: dict[str, Any]) -> bool:
+    """Whether it lists files as a kustomization does, whose kind may be left out."""
+    return isinstance(value.get("resources"), list)
 
 
 def items_of(document: object) -> list[object]:

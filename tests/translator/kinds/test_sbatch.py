@@ -171,6 +171,14 @@ def test_a_comment_begins_with_a_word_of_its_own() -> None:
     assert found.job.tasks == (Resources(8, 4000),)
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "byte order mark"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_a_script_written_on_windows_is_read_as_one_of_unix(mark: str, end: str, tmp_path: Path) -> None:
+    found = read(mark + script("--gpus=2", body="echo it\necho runs\n").replace("\n", end))
+    assert found.job.tasks == (Resources(2),)
+    assert run(found, tmp_path).stdout == "it\nruns\n"
+
+
 def test_an_interpreter_may_be_found_by_env_with_options(tmp_path: Path) -> None:
     found = read(script("-n1", shebang="#!/usr/bin/env -S bash -e", body="false\necho never\n"))
     assert (run(found, tmp_path).returncode, run(found, tmp_path).stdout) == (1, "")

@@ -12,8 +12,10 @@ from translator.errors import ManifestError, ManifestErrors
 
 #: How a directive begins; sbatch needs no blank before the options.
 _BEGIN = r"#SBATCH(?:[ \t]+|(?=-))"
+#: What some editors of Windows put before a text.
+_MARK = "\ufeff"
 #: A script with at least one directive; what comes before may be blank lines and comments.
-_IS_SCRIPT = re.compile(rf"\s*#!.*\n(?:[ \t]*(?:#.*)?\n)*{_BEGIN}")
+_IS_SCRIPT = re.compile(rf"{_MARK}?\s*#!.*\n(?:[ \t]*(?:#.*)?\n)*{_BEGIN}")
 _DIRECTIVE = re.compile(rf"{_BEGIN}(.*)")
 _HET_JOB = re.compile(rf"{_BEGIN}(?:hetjob|packjob)")
 
@@ -75,7 +77,7 @@ def read_script(text: str, source: str) -> BatchScript:
     Raises:
         ManifestErrors: a directive cannot be taken apart.
     """
-    text = text.lstrip().replace("\r\n", "\n")
+    text = text.removeprefix(_MARK).lstrip().replace("\r\n", "\n")
     first, *lines = text.split("\n")
     found: list[SbatchOption] = []
     late: list[int] = []

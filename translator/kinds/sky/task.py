@@ -64,7 +64,11 @@ def is_task(document: Field) -> bool:
     """Whether a document is a SkyPilot task: it has keys of one, and neither kind nor apiVersion."""
     value = document.value
     has_kind = isinstance(value, dict) and (value.get("kind") is not None or value.get("apiVersion"))
-    return isinstance(value, dict) and not has_kind and bool(TASK_KEYS & value.keys())
+    if not isinstance(value, dict) or has_kind:
+        return False
+    found = TASK_KEYS & value.keys()
+    # A list of resources alone is that of a kustomization.
+    return bool(found - {"resources"} if isinstance(value.get("resources"), list) else found)
 
 
 def read_task(task: Field, local: LocalFiles, overrides: Overrides) -> CommandJob:
