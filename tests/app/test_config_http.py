@@ -1,4 +1,4 @@
-"""Where pods report to: an address, and nothing that is none."""
+"""Where it listens, where pods report to, and where the store is: addresses, and nothing that is none."""
 
 from __future__ import annotations
 
@@ -49,3 +49,16 @@ def test_what_is_no_address_is_one_line(written: str) -> None:
 def test_it_needs_somebody_who_listens() -> None:
     with pytest.raises(UserError, match=r"test: http\.report_url: .*needs enabled: true"):
         parse_config({"http": {"enabled": False, "report_url": "http://h"}}, "test")
+
+
+@pytest.mark.parametrize("written", ["a b", "a/c", "http://h", "me@h", "h\n"])
+def test_where_it_listens_is_a_host(written: str) -> None:
+    with pytest.raises(UserError, match=r"test: http\.host: .*must be a host name or an address"):
+        parse_config({"http": {"host": written}}, "test")
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999999"])
+def test_the_port_of_a_database_is_one(port: str) -> None:
+    parse_config({"store": {"url": "postgresql://me@db:5433/burst"}}, "test")
+    with pytest.raises(UserError, match=r"test: store\.url: .*its port must be a number from 1 to 65535"):
+        parse_config({"store": {"url": f"postgresql://me@db:{port}/burst"}}, "test")

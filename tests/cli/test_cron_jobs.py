@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from starburst.cli.backend.backend import Backend
+from starburst.cli.jobs.cronjobs import steer_cron_jobs
 from starburst.store import cron_jobs
 from starburst.store.errors import DiskFullError
 from tests.cli.conftest import Cli
@@ -55,6 +58,25 @@ def test_a_cron_job_that_is_submitted_has_no_log_to_follow(cli: Cli, past: Past)
     told = cli("submit", "-f", EXAMPLE)
     assert (told.code, "submitted\n" in told.out) == (0, True)
     assert "note: a CronJob has no log; those of its jobs are shown by starburst logs -f JOB\n" in told.err
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_jobs_of_a_cancelled_cron_job_get_no_grace_if_none_is_asked_for(now: bool) -> None:
+    asked: list[object] = []
+
+    class Lab:
+        """A backend with one CronJob, of which a job runs."""
+
+        def steer_cron_job(self, how: str, name: str) -> dict[str, object]:
+            asked.append((how, name))
+            return {"id": "retrain-11111", "suspended": False, "jobs": ["retrain-2-22222"]}
+
+        def cancel(self, names: list[str], *, now: bool) -> None:
+            asked.append((names, now))
+
+    told = steer_cron_jobs(cast(Backend, Lab()), "cancel", ["retrain"], now=now)
+    assert [each.name for each in told] == ["retrain-11111", "retrain-2-22222"]
+    assert asked == [("cancel", "retrain"), (["retrain-2-22222"], True)][: 1 + now]
 
 
 def test_where_a_job_is_asked_for_a_cron_job_is_told_apart(cli: Cli, past: Past) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from starburst.app.config.http import HttpConfig
 from starburst.store import cron_jobs
 from starburst.store.store import Store
@@ -16,12 +18,12 @@ from tests.web.conftest import HERE, TestClient
 CRON_JOB = (Path(__file__).parents[2] / "configs" / "examples" / "cron-job.yaml").read_text()
 
 
-def submitted(app_context: AppContext, text: str) -> tuple[int, str, str]:
-    """Status, address and text of the answer to a manifest."""
+def submitted(app_context: AppContext, text: str, field: str = "manifest") -> tuple[int, str, str]:
+    """Status, address and text of the answer to a manifest or command."""
     with TestClient(make_app(app_context, HttpConfig()), base_url=HERE, follow_redirects=False) as browser:
         page = browser.get("/submit").text
         form_token = page.partition('name="form_token" value="')[2].partition('"')[0]
-        told = browser.post("/submit", data={"manifest": text, "form_token": form_token})
+        told = browser.post("/submit", data={field: text, "form_token": form_token})
     return told.status_code, told.headers.get("location", ""), told.text
 
 
@@ -43,3 +45,10 @@ def test_a_cron_job_which_has_no_page_is_named(app_context: AppContext) -> None:
     assert f"cronjob/{cron_job.id}; starburst cronjobs lists CronJobs" in text
     status, _, text = submitted(app_context, f"{manifest('once', 'true')}\n---\n{CRON_JOB}")
     assert (status, " and 1 job; starburst cronjobs" in text) == (200, True)
+
+
+@pytest.mark.parametrize("command", ['""', "' ' x", "'open"])
+def test_a_command_without_a_program_is_refused(app_context: AppContext, command: str) -> None:
+    status, _, text = submitted(app_context, command, "command")
+    assert (status, "command: " in text) == (400, True)
+    assert asked(app_context.store) == []

@@ -26,11 +26,17 @@ def _base_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def _host(value: str) -> str:
+    if set(value) & set("/?#@") or any(each.isspace() or not each.isprintable() for each in value):
+        raise ValueError("must be a host name or an address such as 0.0.0.0, and no more")
+    return value
+
+
 class HttpConfig(Section):
     """The HTTP API, the dashboard and the metrics."""
 
     enabled: bool = Field(True, description="false: there is none")
-    host: Annotated[str, Field(min_length=1, max_length=253)] = Field(
+    host: Annotated[str, Field(min_length=1, max_length=253), AfterValidator(_host)] = Field(
         "127.0.0.1", description="address to listen at; one that others can reach needs tokens"
     )
     port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(

@@ -73,7 +73,7 @@ def cancel(
                 )
             names = _confirmed(_open_jobs(backend, user, queue or ()), yes=yes)
         rows = backend.cancel(names, now=now) if names else []
-        told = steer_cron_jobs(backend, "cancel", cron_jobs)
+        told = steer_cron_jobs(backend, "cancel", cron_jobs, now=now)
         tell([*told, *_answers(rows, _cancel_answer)], output)
         backend.note_if_down()
 

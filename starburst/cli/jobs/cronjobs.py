@@ -47,14 +47,21 @@ def known_cron_jobs(backend: Backend, texts: Iterable[str] | None) -> tuple[list
     return given, names
 
 
-def steer_cron_jobs(backend: Backend, how: str, names: Iterable[str]) -> list[RequestAnswer]:
-    """Cancel, hold or release (`how`) CronJobs; what becomes of them and of their jobs."""
+def steer_cron_jobs(
+    backend: Backend, how: str, names: Iterable[str], *, now: bool = False
+) -> list[RequestAnswer]:
+    """Cancel, hold or release (`how`) CronJobs; what becomes of them and of their jobs.
+
+    With `now` jobs that are cancelled get no grace.
+    """
     told = []
     for name in names:
         before = backend.steer_cron_job(how, name)
         message = _answer(how, suspended=bool(before["suspended"]))
         told.append(RequestAnswer(str(before["id"]), message, kind=_PREFIX.rstrip("/")))
         if how == "cancel":
+            if now and _jobs(before):
+                backend.cancel(_jobs(before), now=True)
             told += [RequestAnswer(job_id, "is being cancelled") for job_id in _jobs(before)]
     return told
 

@@ -138,6 +138,8 @@ def _of_command(command: str, fields: dict[str, str]) -> ManifestText:
         words = shlex.split(command)
     except ValueError as error:
         raise UserError(f"command: {command!r}: {error}") from None
+    if not (words and words[0].strip()):
+        raise UserError(f"command: {command!r}: names no program")
     gpus = fields.get("gpus", "").strip()
     try:
         request = GpuRequest.parse(gpus) if gpus else None
