@@ -176,6 +176,21 @@ def test_one_home_has_one_scheduler_and_a_job_outlives_it(
     until(lambda: told("logs", "holder") == "done\n")
 
 
+def test_a_scheduler_that_waits_for_its_database_ends_on_sigterm(home: Path, tmp_path: Path) -> None:
+    log = tmp_path / "up.log"
+    with log.open("w") as err:
+        env = {**os.environ, "STARBURST_STORE": "postgresql://nobody@127.0.0.1:1/none"}
+        command = [sys.executable, "-m", "starburst", "up", "--log-format", "json"]
+        process = subprocess.Popen(command, stderr=err, text=True, env=env)
+        try:
+            until(lambda: '"waits"' in log.read_text() or process.poll() is not None)
+            process.terminate()  # a process without a handler would end by it, the first of a container not
+            assert process.wait(PATIENCE_S) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
 def starts_jobs(client: Client | LocalClient) -> None:
     """A function in an array, a command that is cancelled, and one whose log is followed."""
     jobs = client.run(square, array="1-2", cloud="never", gpus=1, workdir=None)

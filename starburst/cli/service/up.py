@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -70,19 +71,34 @@ def up(
     os.umask(0o077)
     raise_file_limit()
     keep_memory_flat()
-    _refuse_what_cannot_work(loaded, home)
-    with (
-        home.try_lock() if standby else home.lock() as held,
-        listening(loaded.http) as sock,
-        _usable_store(home, held, writes=not standby) as store,
-    ):
-        refuse_insecure_bind(AppContext(home, store), loaded.http)
-        replica = Replica(home, loaded, store, held, sock, advertise, text=text)
-        try:
-            asyncio.run(replica.run(standby=standby))
-        except (LeaseLostError, FencedError) as error:  # whoever restarts it has it stand by
-            structlog.get_logger().error("lease-lost", error=str(error))
-            raise typer.Exit(1) from None
+    with _ended_by_sigterm():
+        _refuse_what_cannot_work(loaded, home)
+        with (
+            home.try_lock() if standby else home.lock() as held,
+            listening(loaded.http) as sock,
+            _usable_store(home, held, writes=not standby) as store,
+        ):
+            refuse_insecure_bind(AppContext(home, store), loaded.http)
+            replica = Replica(home, loaded, store, held, sock, advertise, text=text)
+            try:
+                asyncio.run(replica.run(standby=standby))
+            except (LeaseLostError, FencedError) as error:  # whoever restarts it has it stand by
+                structlog.get_logger().error("lease-lost", error=str(error))
+                raise typer.Exit(1) from None
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends a start that waits; without a handler the first process of a container hears of none."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
