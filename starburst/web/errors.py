@@ -43,13 +43,7 @@ class HttpError(Exception):
 def add_handlers(app: FastAPI) -> None:
     """Register the handlers that turn exceptions into answers."""
 
-    @app.exception_handler(HttpError)
-    def refused(request: Request, refusal: HttpError) -> Response:
-        if refusal.status == 401 and (
-            is_for_page(request) or (request.method == "GET" and _takes_pages(request))
-        ):
-            return RedirectResponse("/login", 303)
-        return told(request, refusal.status, str(refusal), refusal.headers)
+    app.exception_handler(HttpError)(refused)
 
     @app.exception_handler(RequestValidationError)
     def malformed(request: Request, error: RequestValidationError) -> Response:
@@ -69,7 +63,7 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     @app.exception_handler(MemoryError)
     def held_up(request: Request, error: Exception) -> Response:
-        return unavailable(error) or bug(request, error)
+        return unavailable(request, error) or bug(request, error)
 
     @app.exception_handler(HTTPException)
     def of_routing(request: Request, error: HTTPException) -> Response:
@@ -83,10 +77,19 @@ def add_handlers(app: FastAPI) -> None:
     def bug(request: Request, error: Exception) -> Response:
         id_ = secrets.token_hex(4)
         log.error("http-error", id=id_, method=request.method, path=request.url.path, exc_info=error)
-        return answer(500, f"Starburst failed to answer; its log says why, under the id {id_}")
+        return told(request, 500, f"Starburst failed to answer; its log says why, under the id {id_}")
 
 
-def unavailable(error: Exception) -> Response | None:
+def refused(request: Request, refusal: HttpError) -> Response:
+    """The answer to a refusal: a browser that has not logged in is led to the login."""
+    if refusal.status == 401 and (
+        is_for_page(request) or (request.method == "GET" and _takes_pages(request))
+    ):
+        return RedirectResponse("/login", 303)
+    return told(request, refusal.status, str(refusal), refusal.headers)
+
+
+def unavailable(request: Request, error: Exception) -> Response | None:
     """The answer to an error of the machine or the store; None if the error is the request's.
 
     The answer names no path and no program, because the sender may not be authenticated yet.
@@ -94,14 +97,13 @@ def unavailable(error: Exception) -> Response | None:
     where = "starburst doctor, on the machine that runs it, says where"
     if isinstance(error, DamagedError):
         log.error("store-damaged", error=str(error))
-        return answer(503, f"the store is damaged; {where}")
+        return told(request, 503, f"the store is damaged; {where}")
     held = shortage_of(error)
     if held is None:
         return None
     full = held.kind == DiskFullError.kind
-    return answer(
-        507 if full else 503, f"{held.kind}; {where}", None if full else {"Retry-After": str(RETRY_S)}
-    )
+    again = None if full else {"Retry-After": str(RETRY_S)}
+    return told(request, 507 if full else 503, f"{held.kind}; {where}", again)
 
 
 def told(request: Request, status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -20,7 +20,7 @@ from starburst.store.errors import StoreError
 from starburst.store.leader import LeaderRecord, leader_record
 from starburst.web.auth import Authenticator
 from starburst.web.context import AppContext
-from starburst.web.errors import RETRY_S, HttpError, answer, unavailable
+from starburst.web.errors import RETRY_S, HttpError, refused, told, unavailable
 
 log = structlog.get_logger()
 
@@ -59,17 +59,19 @@ class ForwardToLeader:
         try:
             record = await run_in_threadpool(leader_record, self._context.store)
         except StoreError as error:
-            return unavailable(error) or answer(503, "the store does not say who leads")
+            return unavailable(request, error) or told(request, 503, "the store does not say who leads")
         if record is not None and record.holder == self._context.replica:
             return None
         if record is None or not record.holder or FORWARDED in request.headers:
-            return answer(503, NOBODY, {"Retry-After": str(RETRY_S)})
+            return told(request, 503, NOBODY, {"Retry-After": str(RETRY_S)})
         if not record.address:
-            return answer(503, f"{record.holder} leads, and has no API (http.enabled); ask where it runs")
+            return told(
+                request, 503, f"{record.holder} leads, and has no API (http.enabled); ask where it runs"
+            )
         try:
             await run_in_threadpool(self._admit, request)
         except HttpError as refusal:
-            return answer(refusal.status, str(refusal), refusal.headers)
+            return refused(request, refusal)
         return await _ask(record, request, self._context.replica)
 
     def _admit(self, request: Request) -> None:
@@ -102,7 +104,7 @@ async def _ask(record: LeaderRecord, request: Request, replica: str) -> Response
     try:
         url = _url_at_leader(record, request)
     except (httpx.InvalidURL, UnicodeDecodeError) as error:
-        return answer(400, f"the address is malformed: {error}")
+        return told(request, 400, f"the address is malformed: {error}")
     headers = {name: request.headers[name] for name in ASKED if name in request.headers}
     limits = httpx.Timeout(READ_S, connect=CONNECT_S)
     try:
@@ -115,11 +117,11 @@ async def _ask(record: LeaderRecord, request: Request, replica: str) -> Response
             )
     except httpx.ConnectError:
         text = f"{record.holder}, which leads, does not answer; another one takes over within 15 s: ask again"
-        return answer(503, text, {"Retry-After": str(RETRY_S)})
+        return told(request, 503, text, {"Retry-After": str(RETRY_S)})
     except httpx.HTTPError as error:
         log.warning("leader-not-heard", leader=record.holder, error=repr(error))
         text = f"{record.holder} leads and has not answered: look whether it is done before you repeat it"
-        return answer(503, text)
+        return told(request, 503, text)
     kept = {name: said.headers[name] for name in ANSWERED if name in said.headers}
     return Response(said.content, said.status_code, kept)
 

@@ -6,11 +6,12 @@ import os
 
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from starburst.store.errors import StoreError
 from starburst.web.auth import Authenticator
-from starburst.web.errors import answer, unavailable
+from starburst.web.errors import told, unavailable
 
 #: Paths of the health checks, which require no token: of the scheduler, and whether it leads.
 HEALTH = "/healthz"
@@ -61,10 +62,11 @@ class OwnerOnly:
                 and await run_in_threadpool(self._authenticator.is_open)
             )
         except StoreError as error:
-            await (unavailable(error) or answer(503, "nobody can tell who may ask"))(scope, receive, send)
+            request, unknown = Request(scope), "nobody can tell who may ask"
+            await (unavailable(request, error) or told(request, 503, unknown))(scope, receive, send)
             return
         if refused:
             said = "another user runs this Starburst, which has no tokens; ask them for one"
-            await answer(403, said)(scope, receive, send)
+            await told(Request(scope), 403, said)(scope, receive, send)
         else:
             await self._app(scope, receive, send)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from starburst.app.config.http import HttpConfig
+from starburst.store.errors import DamagedError, DiskFullError
 from starburst.web.app import make_app
 from starburst.web.context import AppContext
+from starburst.web.dashboard import actions
 from tests.web.conftest import HERE, TestClient, Time
 
 PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -93,3 +95,27 @@ def test_the_page_of_a_job_is_told_why_it_gets_no_log(app_context: AppContext) -
                 "text/event-stream; charset=utf-8",
             )
             assert told.text.startswith(f'event: error\ndata: {{"error": "{why}')
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "why"),
+    [
+        (ZeroDivisionError(), 500, "Starburst failed to answer; its log says why, under the id "),
+        (DiskFullError("starburst.db"), 507, "the disk is full; starburst doctor"),
+        (DamagedError("starburst.db"), 503, "the store is damaged; starburst doctor"),
+    ],
+)
+def test_what_fails_here_is_told_on_a_page_too(
+    app_context: AppContext, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, why: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(actions, "_form", fail)
+    app = make_app(app_context, HttpConfig())
+    with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
+        page = client.get("/submit", headers=PAGE)
+        assert (page.status_code, "<h1>No answer</h1>" in page.text) == (status, True)
+        assert why in page.text
+        told = client.get("/submit")
+        assert (told.status_code, told.json()["error"].startswith(why)) == (status, True)

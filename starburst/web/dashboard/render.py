@@ -68,8 +68,11 @@ def job_parts(story: JobStory) -> str:
 
 
 def missing(what: str, status: int, *, signed_in: bool = False) -> str:
-    """The page for what is not there (status 404), or was refused; `signed_in` as for `overview_page`."""
-    title = "Not found" if status == 404 else "Refused"
+    """The page for what is not there (status 404), was refused, or failed here (from 500 on).
+
+    `signed_in` as for `overview_page`.
+    """
+    title = "Not found" if status == 404 else "Refused" if status < 500 else "No answer"
     return draw_page("missing.html", 0.0, signed_in=signed_in, title=title, what=what)
 
 
