@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from starburst.runs.supervisor.files import write_json
+from starburst.runs.supervisor.files import sync_directory, write_json
 
 
 def write_json_once(path: Path, data: Any) -> bool:
@@ -23,6 +23,7 @@ def write_json_once(path: Path, data: Any) -> bool:
         return False
     finally:
         staging.unlink()
+    sync_directory(path.parent)
     return True
 
 
@@ -42,6 +43,8 @@ def claim_directory(path: Path, files: Mapping[str, Any]) -> bool:
             raise
         shutil.rmtree(staging)
         return False
+    sync_directory(path.parent)
+    sync_directory(path.parent.parent)  # it may be new as well
     return True
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -54,3 +56,23 @@ def test_what_cannot_be_written_leaves_the_fact_as_it_was_and_nothing_beside_it(
         write_json(fact, {"number": object()})
     assert read_json(fact) == {"number": 1}
     assert list(tmp_path.iterdir()) == [fact]
+
+
+def claimed(path: Path, data: object) -> None:
+    claim_directory(path, {"spec.json": data})
+
+
+@pytest.mark.parametrize("make", [write_json, write_json_once, claimed])
+def test_a_new_name_is_synced_after_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path, object], object]
+) -> None:
+    """Else a crash of the machine forgets a launch that was noted before it was asked for."""
+    synced: list[tuple[bool, bool]] = []
+
+    def fsync(file: int) -> None:
+        synced.append((os.path.samestat(os.fstat(file), os.stat(tmp_path)), (tmp_path / "fact").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    make(tmp_path / "fact", {"a": 1})
+    assert synced[0] == (False, False), "the content comes first"
+    assert (True, True) in synced

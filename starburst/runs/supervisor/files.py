@@ -39,6 +39,8 @@ def is_shortage(error: Exception) -> bool:
 def write_json(path: str | os.PathLike[str], data: Any) -> None:
     """Replace a file by `data` as JSON, atomically and synced; a new file is readable by its owner only.
 
+    After the return a crash of the machine does not bring back what was there before.
+
     Of several writers at a time, such as tasks that start together, the last one counts: each has a staging
     file of its own.
 
@@ -54,6 +56,17 @@ def write_json(path: str | os.PathLike[str], data: Any) -> None:
         with suppress(OSError):
             os.unlink(staging)
         raise
+    sync_directory(os.path.dirname(staging))
+
+
+def sync_directory(path: str | os.PathLike[str]) -> None:
+    """Have names that were made in a directory outlast a crash of the machine, if its file system can."""
+    with suppress(OSError):  # the names are there, whatever comes
+        directory = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
 
 def reserve(path: str) -> None:
