@@ -9,6 +9,8 @@ IN_MEMORY = $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1
 
 # What runs over PostgreSQL.
 SUITE = tests/store tests/bus tests/app tests/web
+# What needs SkyPilot's laboratory; the second that of Kubernetes as well.
+SKY = tests/sky_lab tests/hybrid
 
 SITE ?= dist/site
 
@@ -57,7 +59,7 @@ kube: $(VENV)/.dev  ## the tests that need a real Kubernetes (they start one)
 sky: $(VENV)/.dev  ## the tests that need a real SkyPilot (they start one, with a cloud of its own)
 	$(BIN)/python tests/translator/skypilot/check_schema.py
 	$(BIN)/python -m pytest -m sky tests/clouds/sky/test_private_api.py
-	$(BIN)/python -m pytest -m sky tests/sky_lab tests/hybrid --ignore tests/sky_lab/longer $(ARGS)
+	$(BIN)/python -m pytest -m sky $(SKY) --ignore tests/sky_lab/longer $(ARGS)
 
 sky-longer: $(VENV)/.dev  ## on that cloud: machines that nobody looks after in each state, a full disk, a gang without its worker; twenty minutes
 	$(BIN)/python -m pytest -m sky tests/sky_lab/longer $(ARGS)
