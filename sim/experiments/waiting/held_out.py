@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.bound.best_possible import Yardstick
 from sim.engines import array_engine, core_engine
 from sim.experiments.shared import SHARED, gpu_jobs
 from sim.readers.formats import read
@@ -25,8 +24,6 @@ PERCENTS = (5.0, 10.0, 25.0, 50.0)
 #: Budgets of a rival's curve, percent; fewer of those that only the core simulates.
 CURVE = tuple(float(percent) for percent in np.geomspace(2, 1000, 22))
 LEAVE_CURVE = CURVE[::3]
-#: Increases of the schedules with hindsight, percent.
-HINDSIGHT = (1.0, 3.0, 5.0, 10.0, 25.0, 40.0, 50.0)
 SHORT_H = 1 / 6
 #: Where the logs lie; RICC has to be put there (https://www.cs.huji.ac.il/labs/parallel/workload/l_ricc/).
 TRACES = Path(os.environ.get("STARBURST_TRACES") or SHARED / "cases" / "traces")
@@ -179,21 +176,12 @@ def curve(case: HeldOutCase, hopeless: str, percents: tuple[float, ...]) -> Iter
         yield simulated(case, trace, replace(loose, budget_percent=percent), f"open, {hopeless}")
 
 
-def hindsight(case: HeldOutCase) -> Iterator[HeldOutRun]:
-    """What a schedule costs that knows all jobs in advance, at some increases (`sim/bound`)."""
-    yardstick = Yardstick(case.trace(), replace(case.spec(), budget_mode="open"))
-    for percent in HINDSIGHT:
-        cost = yardstick.at_budget(percent).possible
-        yield HeldOutRun(case.name, "hindsight", "right", percent, percent, cost, 0.0)
-
-
 STAGES: dict[str, Callable[[HeldOutCase], Iterator[HeldOutRun]]] = {
     "right": lambda case: controlled(case, "right"),
     "ends": ends,
     "open": lambda case: curve(case, "wait", CURVE),
     "wrong": lambda case: controlled(case, "wrong"),
     "leave": lambda case: curve(case, "leave", LEAVE_CURVE),
-    "hindsight": hindsight,
     "none": lambda case: controlled(case, "none"),
 }
 
