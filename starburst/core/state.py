@@ -310,6 +310,13 @@ class State:
         """Whether it pauses on its machines after a failure; any other offloading job waits for machines."""
         return record.phase is Phase.OFFLOADING and bool(record.slots) and self.fleet.ready(record.slots)
 
+    def reshape(self, record: JobRecord, job: Job) -> None:
+        """Give a job that is not queued another shape; what it holds of the cluster counts by that from now on."""
+        held = (*(record.slots if record.alive and record.site is Site.CLUSTER else ()), *record.reserved)
+        self.walk.gave(record, held)
+        record.job = job
+        self.walk.took(record, held)
+
     def runs(self) -> Iterator[tuple[JobRecord, tuple[Slot, ...]]]:
         """Jobs that hold slots of the cluster, and the slots, reserved ones included."""
         for record in self.jobs.values():

@@ -8,6 +8,7 @@ from starburst.core.model.events import InstanceUnfit, JobSubmitted, NodesChange
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
 from starburst.domain.constraints import NODE_NAME, Requirement, Term
+from starburst.policy.disciplines.registry import DISCIPLINES
 from tests.builders import HOUR, Desk, job, node, snapshot
 
 ANYWHERE: tuple[Term, ...] = ((Requirement(NODE_NAME, "Exists"),),)
@@ -150,3 +151,17 @@ def test_a_job_that_comes_back_from_a_launch_waits_for_its_claim() -> None:
     assert desk.phase("a") == "offloading"
     desk.no_launch(desk.instances[0])
     assert (desk.phase("a"), desk.nodes_of("a")) == ("blocked", [])
+
+
+@pytest.mark.parametrize("order", sorted(DISCIPLINES))
+def test_a_run_counts_for_a_discipline_by_what_its_volumes_permit_now(order: str) -> None:
+    """A restart counts it so, and would decide otherwise than the scheduler that went on."""
+    desk = desk_of(order=order)  # each step is validated beside one that is rebuilt
+    desk.submit(job("a", 2), job("b", 2))
+    for rule in (on("n0", "n1"), ANYWHERE, (), on("n1"), ()):
+        desk.tell(VolumesRuled("a", rule), VolumesRuled("b", on("n1")))
+        assert (desk.phase("a"), desk.phase("b")) == ("starting", "starting")
+    desk.ended("a")
+    desk.ended("b")
+    desk.submit(job("c", 4), job("d", 4))
+    assert sorted(desk.nodes_of("c") + desk.nodes_of("d")) == ["n0", "n1"]

@@ -99,7 +99,7 @@ def volumes_ruled(state: State, event: VolumesRuled) -> None:
     is_queued = record.phase is Phase.QUEUED
     if is_queued:
         withdraw(state, record)  # its shape changes
-    record.job = replace(record.job, volume_affinity=event.affinity)
+    state.reshape(record, replace(record.job, volume_affinity=event.affinity))
     record.awaits_volumes = event.waits
     state.touch(record)
     look_again(state)
