@@ -311,7 +311,7 @@ class State:
         return record.phase is Phase.OFFLOADING and bool(record.slots) and self.fleet.ready(record.slots)
 
     def reshape(self, record: JobRecord, job: Job) -> None:
-        """Give a job that is not queued another shape; what it holds of the cluster counts by that from now on."""
+        """Give a job that is not queued another shape, by which what it holds of the cluster counts now."""
         held = (*(record.slots if record.alive and record.site is Site.CLUSTER else ()), *record.reserved)
         self.walk.gave(record, held)
         record.job = job

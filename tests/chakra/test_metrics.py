@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
@@ -118,3 +120,9 @@ def test_they_are_served_over_http(metrics: Metrics, port: int) -> None:
 def test_a_port_that_is_taken_is_an_error_of_the_system(port: int) -> None:
     with pytest.raises(OSError, match="in use"):
         Metrics().serve(port, "127.0.0.1")
+
+
+def test_the_page_of_metrics_names_them_all_and_no_others() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| `(chakra_\w+?)(?:_total)?(?:\{\w+\})?`", page, re.MULTILINE)
+    assert sorted(explained) == sorted(family.name for family in Metrics().registry.collect())
