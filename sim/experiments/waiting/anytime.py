@@ -36,7 +36,7 @@ HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class OpenResult:
     """Increase of mean JCT, percent; GPU-hours in the cloud; p99 of the slowdowns."""
 
     increase: float
@@ -52,15 +52,15 @@ class OpenLoop:
         self._spec = replace(case.spec(), budget_mode="open", waiting="infinite")
         self._unit_h = self.trace.gpus * self.trace.duration_h
 
-    def run(self, factors: Floats, jobs: int) -> Result:
+    def run(self, factors: Floats, jobs: int) -> OpenResult:
         """A log that ends after so many jobs; hours that count are those until the last of them has ended."""
         trace = _first(self.trace, jobs, np.minimum(factors * self._unit_h, 1e7))
         out = array_engine.simulate(trace, trace.duration_h, self._spec)
         taken_h = out.end_h - trace.arrival_h
         increase = 100 * float((taken_h - trace.duration_h).sum() / trace.duration_h.sum())
-        return Result(increase, float(out.charged.sum()), p99_slowdown(taken_h, trace.duration_h))
+        return OpenResult(increase, float(out.charged.sum()), p99_slowdown(taken_h, trace.duration_h))
 
-    def constant(self, factor: float, jobs: int) -> Result:
+    def constant(self, factor: float, jobs: int) -> OpenResult:
         """The same factor for all."""
         return self.run(np.full(len(self.trace), factor), jobs)
 
@@ -85,7 +85,7 @@ def _spends(percent: float, increase: Callable[[float], float]) -> float:
     return float(np.exp(low))
 
 
-def anytime(loop: OpenLoop, percent: float, best: float) -> tuple[Result, float, int]:
+def anytime(loop: OpenLoop, percent: float, best: float) -> tuple[OpenResult, float, int]:
     """A factor per thousand jobs that holds P at each end, as near to the best of the whole as can be.
 
     Returns its result, by how many points the best factor alone is off P at the ends where P could be spent,

@@ -47,6 +47,15 @@ def compiled_archive() -> bytes:
     return made.getvalue()
 
 
+def _command(process: Path) -> bytes:
+    """The command line of a process in /proc. It is empty for the moment in which a program is exchanged for
+    another, when who started it goes on already; what has ended and what is the kernel's has no program.
+    """
+    while not (words := (process / "cmdline").read_bytes()) and (process / "exe").exists():
+        time.sleep(0.001)
+    return words
+
+
 class Machine:
     """A home directory with the agent in it, as `ssh.py` puts it there."""
 
@@ -109,7 +118,7 @@ class Machine:
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # gone meanwhile
-                if words in (process / "cmdline").read_bytes():
+                if words in _command(process):
                     found.append(int(process.name))
         return found
 

@@ -80,9 +80,7 @@ class World(FakeServer):
 
     def is_watched(self, resource: Resource) -> bool:
         """Whether others than its own controllers watch."""
-        return any(
-            each.within.plural == resource.plural and each.queue is not self._queue for each in self.watchers
-        )
+        return resource.plural in {one.within.plural for one in self.watchers if one.queue is not self._queue}
 
     def mute_watches(self, resource: Resource) -> None:
         """As `FakeServer`; its own controllers hear on."""
