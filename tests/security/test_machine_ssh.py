@@ -6,6 +6,7 @@ import os
 import pwd
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -65,11 +66,17 @@ class Server:
         flags = [part for key, value in options.items() for part in ("-o", f"{key}={value}")]
         argv = [str(SSHD), "-D", "-e", "-f", "/dev/null", *flags]
         self._process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
-        for _ in range(1000):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-                break
+        give_up = time.monotonic() + 20
+        while not self._answers():
+            assert time.monotonic() < give_up, f"sshd does not listen; {self._process.poll()}"
+            time.sleep(0.02)
         user = pwd.getpwuid(os.getuid()).pw_name
         return Access("127.0.0.1", user, (self._root / "user").read_text(), self.port)
+
+    def _answers(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
 
     def stop(self) -> None:
         if self._process is not None:
