@@ -7,8 +7,8 @@ a large job is too short: jobs that have not arrived yet will pass it.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
-from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 #: (seconds from now, number of the node, what becomes free there; negative: what is taken).
@@ -38,7 +38,8 @@ class Timeline:
         self._free = [free for _, free in nodes]
         self._whole = sum(capacity for capacity, _ in nodes)
         self._unit = max(1, max((capacity for capacity, _ in nodes), default=1) // SIZES)
-        self._changes = list(ends)
+        #: In order of time, for all views.
+        self._changes = sorted(ends)
         self._passes = passes
         self._placed = 0
         #: When the latest job starts, and how long the nodes are busy with those that were not placed.
@@ -64,9 +65,10 @@ class Timeline:
         start_s = self._latest_s = self.start_s(need)
         for node, taken in self._view(need).nodes():
             for change in ((start_s, node, -taken), (start_s + runtime_s, node, taken)):
-                self._changes.append(change)
+                insort(self._changes, change)
                 for view in self._views.values():
-                    view.expect(change)
+                    if change[0] <= view.now_s:
+                        view.passed(change)
 
     def _view(self, need: Need) -> _View:
         view = self._found.get(need)
@@ -81,26 +83,34 @@ class Timeline:
 class _View:
     """What is free at the first time at which there may be room for jobs of one need: it never goes back."""
 
-    def __init__(self, free: Sequence[int], changes: Iterable[Change], need: Need) -> None:
+    def __init__(self, free: Sequence[int], changes: Sequence[Change], need: Need) -> None:
+        """`changes` are in order of time; who adds one that is not after `now_s` calls `passed`."""
         self._need = need
-        self._now_s = 0.0
+        self._size = need.size
+        #: Largest number of tasks on a node.
+        self._most = 1 if need.spread else need.tasks
+        self.now_s = 0.0
         self._free = list(free)
         #: Number of tasks that there is room for, on each node that has room for one, and in all.
         self._open: dict[int, int] = {}
         self._tasks = 0
         for node in range(len(free)):
-            self._count(node)
-        self._ahead: list[Change] = list(changes)
-        heapify(self._ahead)
+            self._change(node, 0)
+        self._changes = changes
+        #: Number of the changes that are over.
+        self._over = 0
 
     def find(self) -> float:
         """The first time with room for the job, seconds from now."""
-        ahead, tasks = self._ahead, self._need.tasks
-        while ahead and (self._tasks < tasks or ahead[0][0] <= self._now_s):
-            at_s, node, freed = heappop(ahead)
-            self._now_s = max(self._now_s, at_s)
+        changes, tasks = self._changes, self._need.tasks
+        while self._over < len(changes):
+            at_s, node, freed = changes[self._over]
+            if self._tasks >= tasks and at_s > self.now_s:
+                break
+            self.now_s = max(self.now_s, at_s)
+            self._over += 1
             self._change(node, freed)
-        return self._now_s
+        return self.now_s
 
     def nodes(self) -> list[tuple[int, int]]:
         """Where the job is placed, the fullest nodes first: numbers of nodes, and what it takes there."""
@@ -118,24 +128,21 @@ class _View:
                 break
         return found
 
-    def expect(self, change: Change) -> None:
-        """Something is taken or becomes free then."""
-        if change[0] > self._now_s:
-            heappush(self._ahead, change)
-        else:
-            self._change(change[1], change[2])
+    def passed(self, change: Change) -> None:
+        """Something was taken or became free by `now_s`, in addition to what was known."""
+        self._over += 1
+        self._change(change[1], change[2])
 
     def _fullest(self, node: int) -> tuple[int, int]:
         return self._free[node], node
 
     def _change(self, node: int, freed: int) -> None:
-        self._free[node] += freed
-        self._count(node)
-
-    def _count(self, node: int) -> None:
-        room = max(0, self._free[node]) // self._need.size
-        if self._need.spread:
-            room = min(room, 1)
-        self._tasks += room - self._open.pop(node, 0)
-        if room:
-            self._open[node] = room
+        free = self._free[node] = self._free[node] + freed
+        room = min(free // self._size, self._most) if free > 0 else 0
+        before = self._open.get(node, 0)
+        if room != before:
+            self._tasks += room - before
+            if room:
+                self._open[node] = room
+            else:
+                del self._open[node]
