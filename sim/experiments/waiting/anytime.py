@@ -119,7 +119,7 @@ def rows(case: HeldOutCase) -> list[tuple[str, ...]]:
     jobs = len(loop.trace)
     curve = sorted((r.increase, r.cost, r.p99) for r in (loop.constant(factor, jobs) for factor in GRID))
     increases, costs, p99s = np.array(curve).T
-    found = []
+    found: list[tuple[str, ...]] = []
     for percent in PERCENTS:
         if increases[-1] < percent - TOLERANCE:
             continue
