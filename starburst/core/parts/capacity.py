@@ -11,7 +11,7 @@ from starburst.domain.constraints import Rules
 from starburst.domain.gpu_types import takes
 from starburst.domain.job import Job, Shape
 from starburst.domain.node import Node
-from starburst.domain.resources import NOTHING, PODS, Resources, of_one_type, of_others, others_fit
+from starburst.domain.resources import PODS, Resources, of_one_type, of_others, others_fit
 from starburst.policy.placement import Amount, Score, first_fit
 
 
@@ -187,16 +187,23 @@ class Capacity:
     def _would_hold(
         self, job: Job, tasks: tuple[Resources, ...], freed: Callable[[str], Resources]
     ) -> tuple[str, ...]:
+        states = list(self._states.values())
         names: list[str] = []
-        taken: dict[str, Resources] = {}
+        #: What is left on the nodes that were looked at; and the first node that may hold such a task.
+        left: dict[str, Resources] = {}
+        first, before = 0, None
         for demand in tasks:
-            for name, state in self._states.items():
-                if not _suits(state.node, demand, job) or (job.spread and name in taken):
+            first, before = first if demand == before else 0, demand
+            for number in range(first, len(states)):
+                name = states[number].node.name
+                if not _suits(states[number].node, demand, job) or (job.spread and name in names):
                     continue
-                room = self.free(name) + freed(name) - taken.get(name, NOTHING)
-                if demand.fits(room if state.others else replace(room, others=())):
-                    taken[name] = taken.get(name, NOTHING) + demand
+                if name not in left:
+                    left[name] = _known(states[number], self.free(name) + freed(name))
+                if demand.fits(left[name]):
+                    left[name] = _known(states[number], left[name] - demand)
                     names.append(name)
+                    first = number
                     break
             else:
                 return ()
@@ -305,6 +312,11 @@ class Capacity:
             if best_score is None or value < best_score:  # type: ignore[operator]
                 best_name, best_score = name, value
         return best_name
+
+
+def _known(state: _NodeState, room: Resources) -> Resources:
+    """Room on a node, without other resources if none was reported for it."""
+    return room if state.others or not room.others else replace(room, others=())
 
 
 def _suits(node: Node, demand: Resources, job: Job) -> bool:
