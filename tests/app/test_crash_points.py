@@ -308,7 +308,7 @@ def scenes(place: Place) -> list[Scene]:
 
 SLICES = 24
 #: `make test` runs so many slices, `make volume` the others.
-USUAL = 6
+USUAL = 5
 
 
 @pytest.fixture(autouse=True)
