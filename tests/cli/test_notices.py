@@ -154,7 +154,8 @@ def test_e_mail_is_sent_again_to_those_alone_whom_the_server_refused_and_they_ar
 def test_e_mail_has_the_first_line_as_its_subject() -> None:
     told: list[str] = []
     with listening(post(told)) as port:
-        smtp = SmtpConfig(host="127.0.0.1", port=port, starttls=False, sender="starburst@lab.example")
+        sender = "Starburst <starburst@lab.example>"
+        smtp = SmtpConfig(host="127.0.0.1", port=port, starttls=False, sender=sender)
         assert sent(NotifyRule(email=["ops@lab.example"]), "job a: failed\njob b: failed", smtp)[0]
     (mail,) = told
     assert "Subject: Starburst: job a: failed" in mail

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from sim.engines import array_engine
 from sim.experiments.shared import table
-from sim.experiments.waiting.held_out import CASES, PERCENTS, HeldOutCase, p99_slowdown
+from sim.experiments.waiting.held_out import CASES, PERCENTS, HeldOutCase, HeldOutRun, simulated
+from sim.experiments.waiting.held_out_report import TOLERANCE
 from sim.trace import Floats, Trace
 
 COMMAND = "python -m sim.experiments.waiting.anytime NAMES"
-#: Points by which the realised increase may differ from P, and jobs between two ends that could be.
-TOLERANCE, STEP = 2.0, 1000
+#: Jobs between two ends that could be.
+STEP = 1000
 #: Factors: GPUs times run time times the factor is the longest wait. The largest lets every job wait.
 LEAST, MOST, HALVINGS = 1e-5, 1e5, 16
 GRID = (0.0, *np.geomspace(1e-4, 1e3, 40).tolist(), MOST)
@@ -35,32 +35,21 @@ HEAD = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OpenResult:
-    """Increase of mean JCT, percent; GPU-hours in the cloud; p99 of the slowdowns."""
-
-    increase: float
-    cost: float
-    p99: float
-
-
 class OpenLoop:
     """Compute-Wait on a log, with a factor for each job."""
 
     def __init__(self, case: HeldOutCase) -> None:
         self.trace = case.trace()
+        self._case = case
         self._spec = replace(case.spec(), budget_mode="open", waiting="infinite")
         self._unit_h = self.trace.gpus * self.trace.duration_h
 
-    def run(self, factors: Floats, jobs: int) -> OpenResult:
-        """A log that ends after so many jobs; hours that count are those until the last of them has ended."""
+    def run(self, factors: Floats, jobs: int) -> HeldOutRun:
+        """The run of the log that ends after so many jobs."""
         trace = _first(self.trace, jobs, np.minimum(factors * self._unit_h, 1e7))
-        out = array_engine.simulate(trace, trace.duration_h, self._spec)
-        taken_h = out.end_h - trace.arrival_h
-        increase = 100 * float((taken_h - trace.duration_h).sum() / trace.duration_h.sum())
-        return OpenResult(increase, float(out.charged.sum()), p99_slowdown(taken_h, trace.duration_h))
+        return simulated(self._case, trace, self._spec, "open, wait")
 
-    def constant(self, factor: float, jobs: int) -> OpenResult:
+    def constant(self, factor: float, jobs: int) -> HeldOutRun:
         """The same factor for all."""
         return self.run(np.full(len(self.trace), factor), jobs)
 
@@ -85,7 +74,7 @@ def _spends(percent: float, increase: Callable[[float], float]) -> float:
     return float(np.exp(low))
 
 
-def anytime(loop: OpenLoop, percent: float, best: float) -> tuple[OpenResult, float, int]:
+def anytime(loop: OpenLoop, percent: float, best: float) -> tuple[HeldOutRun, float, int]:
     """A factor per thousand jobs that holds P at each end, as near to the best of the whole as can be.
 
     Returns its result, by how many points the best factor alone is off P at the ends where P could be spent,

@@ -140,13 +140,8 @@ def simulated(case: HeldOutCase, trace: Trace, spec: Spec, policy: str, kind: st
     out = simulate(trace, _guess(trace, spec, kind), spec)
     taken_h = out.end_h - trace.arrival_h
     increase = 100 * float((taken_h - trace.duration_h).sum() / trace.duration_h.sum())
-    p99 = p99_slowdown(taken_h, trace.duration_h)
+    p99 = float(np.percentile(taken_h / np.maximum(trace.duration_h, SHORT_H), 99))
     return HeldOutRun(case.name, policy, kind, spec.budget_percent, increase, float(out.charged.sum()), p99)
-
-
-def p99_slowdown(taken_h: Floats, duration_h: Floats) -> float:
-    """99th percentile of the slowdowns; a shorter run counts as one of ten minutes."""
-    return float(np.percentile(taken_h / np.maximum(duration_h, SHORT_H), 99))
 
 
 def _guess(trace: Trace, spec: Spec, kind: str) -> Floats:

@@ -7,7 +7,7 @@ import smtplib
 import ssl
 from collections.abc import Awaitable, Callable
 from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
+from email.utils import formatdate, make_msgid, parseaddr
 from pathlib import Path
 
 import httpx
@@ -37,7 +37,7 @@ async def deliver(rule: NotifyRule, smtp: SmtpConfig, text: str, sleep: Sleep = 
     Copies of an e-mail have the same Message-ID, by which mail programs know them for one.
     """
     problem: object = None
-    mail_id = make_msgid(domain=(smtp.sender or "").rpartition("@")[2] or "localhost")
+    mail_id = make_msgid(domain=parseaddr(smtp.sender)[1].rpartition("@")[2] or "localhost")
     for pause_s in (*PAUSES_S, None):
         try:
             await (_by_mail(rule, smtp, text, mail_id) if rule.email else _by_webhook(rule, text))
