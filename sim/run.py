@@ -60,8 +60,8 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> SimulationRun:
     spec.check()
     _check_warmup(spec, len(trace))
     _check_shares(spec, trace)
-    name, simulate = _engine(engine, spec)
     estimate_h = estimates(trace, spec)
+    name, simulate = _engine(engine, spec, estimate_h)
     began = time.process_time()
     outcomes = simulate(trace, estimate_h, spec)
     cpu_seconds = time.process_time() - began
@@ -77,7 +77,21 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> SimulationRun:
 
 
 def estimates(trace: Trace, spec: Spec) -> Floats:
-    """Run times assumed by the scheduler: off by up to `estimate_error` percent, never negative."""
+    """Run times that the scheduler is told, never negative; NaN where a job has no estimate.
+
+    Right ones are off by up to `estimate_error` percent.
+
+    Raises:
+        SimulationError: the trace does not tell what users have estimated.
+    """
+    if spec.runtime_estimates == "none":
+        return np.full(len(trace), np.nan)
+    if spec.runtime_estimates == "given":
+        if trace.estimate_h is None:
+            raise SimulationError(
+                "--runtime-estimates: given: the trace has no estimates of its users; write right or none"
+            )
+        return trace.estimate_h
     if not spec.estimate_error:
         return trace.duration_h
     most = spec.estimate_error / 100
@@ -85,26 +99,28 @@ def estimates(trace: Trace, spec: Spec) -> Floats:
     return np.maximum(trace.duration_h * (1 + errors), 0.0)
 
 
-def _engine(asked: str, spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
+def _engine(
+    asked: str, spec: Spec, estimate_h: Floats
+) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
     if asked not in ENGINES:
         raise SimulationError(f"--engine: {asked!r}: choose one of {', '.join(ENGINES)}")
     if asked == "core":
         return "core", core_engine.simulate
-    why_not, simulate = _array_engine(spec)
+    why_not, simulate = _array_engine(spec, estimate_h)
     if not why_not:
         return "array", simulate
     if asked == "array":
-        raise SimulationError(f"--engine: array: {why_not}; choose core or auto")
+        raise SimulationError(f"--engine: array: {why_not.rstrip('.')}; choose core or auto")
     return "core", core_engine.simulate
 
 
-def _array_engine(spec: Spec) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
+def _array_engine(spec: Spec, estimate_h: Floats) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
     """Why the array engine cannot simulate this spec ("" if it can), and its `simulate`."""
     try:
         arrays = import_module("sim.engines.array_engine")
     except ImportError:
         return "needs numba: pip install starburst-hybrid[fast]", core_engine.simulate
-    return arrays.why_not(spec), arrays.simulate
+    return arrays.why_not(spec, estimate_h), arrays.simulate
 
 
 def _check_warmup(spec: Spec, jobs: int) -> None:

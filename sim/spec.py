@@ -32,6 +32,7 @@ CHOICES = {
     "backfill_rule": ("easy", "artifact"),
     "order": tuple(ORDERS),
     "binpack": tuple(PLACEMENTS),
+    "runtime_estimates": ("right", "given", "none"),
 }
 #: Smallest values of fields that may not be 0.
 AT_LEAST = {"nodes": 1, "max_slowdown": 1}
@@ -74,7 +75,9 @@ class Spec:
     queue_cap: int | None = None
     #: Number of jobs at each end of the trace that run but are not counted.
     warmup: int = 0
-    #: Estimates are off by up to this many percent, uniformly distributed.
+    #: What the scheduler is told of run times: the "right" ones, what users have "given", or "none".
+    runtime_estimates: str = "right"
+    #: Right estimates are off by up to this many percent, uniformly distributed.
     estimate_error: float = 0.0
     #: A job that will offload does so on arrival: shows the cost of waiting in vain.
     oracle: bool = False
@@ -112,6 +115,10 @@ class Spec:
             )
         if self.budget_mode == "calibrated" and not self.budget_percent:
             problems.append("--budget: 0: must be more than 0 where it is calibrated; no-wait spends nothing")
+        if self.estimate_error and self.runtime_estimates != "right":
+            problems.append(
+                "--estimate-error: is how far right estimates are off; leave out it or --runtime-estimates"
+            )
         if self.shares and self.order != "fair":
             problems.append(f"--share: has no effect under --order {self.order}; write --order fair")
         if problems:

@@ -38,6 +38,8 @@ class Trace:
     queues: list[str] | None = None
     #: User of each job, "" where the source does not tell; None if it tells of none.
     users: list[str] | None = None
+    #: Run times as their users estimated them, NaN where one gave none; None if the source tells of none.
+    estimate_h: Floats | None = None
     #: Hours that a job may wait, whatever the policy says; NaN leaves it to the policy.
     max_wait_h: Floats | None = None
     #: Under the order "priority", jobs of higher priority come first; 0 if None.

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from sim.array.kernel import Runs
 
 
-def why_not(spec: Spec) -> str:
-    """Why this engine cannot simulate the parameters, one sentence; empty if it can."""
+def why_not(spec: Spec, estimate_h: Floats | None = None) -> str:
+    """Why this engine cannot simulate the parameters, one sentence; empty if it can.
+
+    `estimate_h`: the estimates, NaN where there is none; all jobs have one if None.
+    """
     if find_spec("numba") is None:
         return "Numba is not installed (the extra `fast`)."
     if spec.t_max_h is not None:
@@ -41,6 +44,8 @@ def why_not(spec: Spec) -> str:
         return "Jobs that leave because their wait is hopeless are simulated by the core only."
     if spec.budget_mode != "open":
         return "A budget that is calibrated as the jobs go is simulated by the core only."
+    if estimate_h is not None and np.isnan(estimate_h).any():
+        return "Jobs without an estimate wait by the mean run time of past jobs, which only the core learns."
     if learns_run_times(spec):
         return f"Without a factor {spec.waiting} learns run times as jobs end, which only the core does."
     return ""
@@ -48,7 +53,7 @@ def why_not(spec: Spec) -> str:
 
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     """Run all jobs of the trace to their end. `estimate_h` are the run times that the scheduler assumes."""
-    why = why_not(spec)
+    why = why_not(spec, estimate_h)
     if why:
         raise ValueError(why)
     kernel = import_module("sim.array.kernel")  # requires Numba, an optional extra

@@ -196,7 +196,7 @@ def _sim_job(trace: Trace, row: int, packed: PackedJob, estimate_h: Floats, clou
         trace.ids[row],
         tuple(task.resources for task in packed.tasks),
         queue="" if trace.queues is None else trace.queues[row],
-        runtime_estimate_s=float(estimate_h[row]) * HOUR_S,
+        runtime_estimate_s=None if np.isnan(estimate_h[row]) else float(estimate_h[row]) * HOUR_S,
         checkpoint=True,
         priority=0 if trace.priority is None else int(trace.priority[row]),
         grace_s=max(30.0, kind.save_s),

@@ -57,6 +57,7 @@ def trace_of(
     nodes: Floats | None = None,
     cost: Floats | None = None,
     users: list[str] | None = None,
+    estimate_h: Floats | None = None,
 ) -> Trace:
     """Columns as a trace. Defaults: no CPUs, no memory, one node, a cost of (GPUs + CPUs / 53) · hours."""
     cpus = np.zeros(len(ids)) if cpus is None else cpus
@@ -70,6 +71,7 @@ def trace_of(
         np.ones(len(ids), np.int64) if nodes is None else nodes.astype(np.int64),
         (gpus + cpus / CPUS_PER_GPU) * duration_h if cost is None else cost,
         users=users,
+        estimate_h=estimate_h,
     )
 
 
@@ -86,10 +88,16 @@ def chosen(trace: Trace, rows: Ints) -> Trace:
         trace.cost[rows],
         queues=trace.queues and [trace.queues[row] for row in rows.tolist()],
         users=trace.users and [trace.users[row] for row in rows.tolist()],
+        estimate_h=None if trace.estimate_h is None else trace.estimate_h[rows],
         max_wait_h=None if trace.max_wait_h is None else trace.max_wait_h[rows],
         priority=None if trace.priority is None else trace.priority[rows],
         name=trace.name,
     )
+
+
+def if_known(hours: Floats) -> Floats:
+    """Estimates, in which UNKNOWN and 0 mean that there is none, as NaN."""
+    return np.where(hours > 0, hours, np.nan)
 
 
 def by_arrival(trace: Trace, keep: Bools, file: str, limit: int | None) -> Trace:

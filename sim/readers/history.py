@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from sim.readers.columns import by_arrival, check_ids, check_numbers, trace_of
+from sim.readers.columns import by_arrival, check_ids, check_numbers, if_known, trace_of
 from sim.readers.problems import Problems
 from sim.trace import Trace
 
-#: id, submitted (s), run time (s), GPUs, CPUs, memory (GiB), queue, user
-Record = tuple[str, float, float, int, float, float, str, str]
+#: id, submitted (s), run time (s), GPUs, CPUs, memory (GiB), queue, user, estimate of the run time (s)
+Record = tuple[str, float, float, int, float, float, str, str, float | None]
 
 
 def from_records(rows: Iterable[Record]) -> Trace:
@@ -31,5 +31,10 @@ def from_records(rows: Iterable[Record]) -> Trace:
     problems.check()
     submitted_s, runtime_s, gpus, cpus, memory_gib = numbers
     trace = trace_of(ids, submitted_s / 3600, runtime_s / 3600, gpus, cpus=cpus, memory_gib=memory_gib)
-    trace = replace(trace, queues=[record[6] for record in records], users=[record[7] for record in records])
+    trace = replace(
+        trace,
+        queues=[record[6] for record in records],
+        users=[record[7] for record in records],
+        estimate_h=if_known(np.array([record[8] or 0.0 for record in records]) / 3600),
+    )
     return by_arrival(trace, np.ones(len(ids), bool), "history", None)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from sim.reports.amounts import dollars, percent, span
 from sim.reports.figures import knee
+from sim.run import estimates
+from sim.spec import Spec
 from sim.sweep import Axis, SweepPoint
+from sim.trace import Trace
 
 BUDGETS = Axis("budget_percent", (5.0, 10.0, 25.0, 50.0, 100.0))
 
@@ -18,7 +23,7 @@ class Advice:
 
     #: None: no budget would have lowered the cost.
     budget_percent: float | None
-    sentences: tuple[str, str, str]
+    sentences: tuple[str, ...]
 
 
 def advise(points: Sequence[SweepPoint]) -> Advice:
@@ -56,3 +61,25 @@ def _neighbours(points: Sequence[SweepPoint], at: int) -> str:
         for p in beside
     ]
     return "; ".join(parts) + "."
+
+
+def other_estimates(spec: Spec) -> Axis:
+    """What advice is compared with: no estimates if it takes them as right, else right ones."""
+    return Axis("runtime_estimates", ("none" if spec.runtime_estimates == "right" else "right",))
+
+
+def about_estimates(trace: Trace, best: SweepPoint, other: SweepPoint) -> str:
+    """What the advised budget would save under other estimates of run times."""
+    saves = (
+        f"P = {best.spec.budget_percent:g} % would have saved {percent(other.saved_percent)} "
+        f"at {percent(other.jct_percent, signed=True)}"
+    )
+    if best.spec.runtime_estimates == "right":
+        return f"This takes every run time as known in advance; if no job had an estimate, {saves}."
+    return f"{estimated_jobs(trace, best.spec)}; if each had a right one, {saves}."
+
+
+def estimated_jobs(trace: Trace, spec: Spec) -> str:
+    """How many jobs a simulation knows an estimate of: "3 of 40 jobs had an estimate of their run time"."""
+    known = int(np.isfinite(estimates(trace, spec)).sum())
+    return f"{known:,} of {len(trace):,} jobs had an estimate of their run time"

@@ -17,7 +17,7 @@ from sqlalchemy import (
 )
 
 #: Revision of the newest migration.
-HEAD = "0019"
+HEAD = "0020"
 
 #: A 64-bit autoincrement key; SQLite autoincrements INTEGER columns only, which have 64 bits.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -237,6 +237,7 @@ history = Table(
     Column("cpus", Double, nullable=False),
     Column("memory_gib", Double, nullable=False),
     Column("cloud_micro_usd", BigInteger, nullable=False),
+    Column("estimate_s", Double),  # the user's; NULL also of what was rolled up before it was kept
 )
 
 #: Instances that ended as long ago and were billed.

@@ -157,3 +157,25 @@ def test_several_traces_get_a_line_each_and_the_advice_of_each_alone(cli, tmp_pa
         2,
         "error: --out: is for one trace; leave it out, or give one JOBS\n",
     )
+
+
+def test_advice_goes_by_the_estimates_that_jobs_had_and_says_what_right_ones_would_save(cli, past):
+    for name in "abcdef":
+        past.submit(f"job-{name}", gpus=4)
+    for name in "abcdef":
+        past.start(f"job-{name}") if past.scheduler.state.jobs[f"job-{name}"].slots else None
+    past.now += 3600
+    past.end("job-a")
+    for name in "bcdef":
+        past.start(f"job-{name}")
+        past.now += 3600
+        past.end(f"job-{name}")
+    answer = cli("advise", "--history")
+    assert answer.code == 0, answer.err
+    sentences = answer.out.split("\n\n")[0].splitlines()
+    assert sentences[3].startswith(
+        "0 of 6 jobs had an estimate of their run time; if each had a right one, P = "
+    )
+    told = json.loads(cli("advise", "--history", "-o", "json").out)
+    assert {row["spec"]["runtime_estimates"] for row in told["budgets"]} == {"given"}
+    assert told["other_estimates"]["spec"]["runtime_estimates"] == "right"

@@ -208,15 +208,36 @@ def test_history_is_what_has_ended_here(cli, past):
     assert told["mean_jct_h"] == 1
 
 
-def test_advice_is_three_sentences_a_table_and_a_picture(cli, jobs, tmp_path):
+def test_history_is_simulated_with_the_estimates_that_its_jobs_had(cli, past):
+    past.now -= 4 * 3600
+    past.submit("told-1", runtime_estimate_s=7200.0)
+    past.submit("mute-2")
+    for job in ("told-1", "mute-2"):
+        past.start(job)
+    past.now += 3600
+    for job in ("told-1", "mute-2"):
+        past.end(job)
+    words = ("simulate", "--history", *CLUSTER)
+    assert "estimates      1 of 2 jobs had an estimate of their run time\n" in cli(*words).out
+    asked = {"given": (), "none": ("--runtime-estimates", "none"), "right": ("--runtime-estimates", "right")}
+    for kind, more in asked.items():
+        spec = json.loads(cli(*words, *more, "-o", "json").out)["spec"]
+        assert spec["runtime_estimates"] == kind
+    assert json.loads(cli(*words, "--estimate-error", 5, "-o", "json").out)["spec"]["estimate_error"] == 5
+
+
+def test_advice_is_four_sentences_a_table_and_a_picture(cli, jobs, tmp_path):
     pytest.importorskip("matplotlib")
     told = cli("advise", jobs, "--nodes", 1, "--gpus-per-node", 2, "--out", tmp_path / "out")
     advice, table, who_pays = told.out.split("\n\n")
-    first, second, third = advice.splitlines()
+    first, second, third, fourth = advice.splitlines()
     head, *rows = table.splitlines()
     assert first.startswith("Without waiting, 40 jobs on 1 × 2 GPUs would have cost $50 in the cloud")
     assert second.startswith("Choose P = ")
     assert third.startswith("P = ")
+    assert re.match(
+        r"This takes every run time as known .*; if no job had an estimate, P = \d+ % would", fourth
+    )
     assert head.startswith("BUDGET")
     assert [row.split()[0] for row in rows] == ["5", "10", "25", "50", "100"]
     assert re.match(r"Who pays at P = \d+ %:\nslowdown +p50 1", who_pays)
@@ -227,7 +248,9 @@ def test_advice_is_three_sentences_a_table_and_a_picture(cli, jobs, tmp_path):
 def test_advice_as_json(cli, jobs):
     told = json.loads(cli("advise", jobs, "--nodes", 1, "--gpus-per-node", 2, "-o", "json").out)
     assert told["advised_budget"] in (5, 10, 25, 50, 100)
-    assert len(told["sentences"]) == 3
+    assert len(told["sentences"]) == 4
+    assert told["other_estimates"]["spec"]["runtime_estimates"] == "none"
+    assert told["other_estimates"]["spec"]["budget_percent"] == told["advised_budget"]
     assert [row["sweep"]["budget"] for row in told["budgets"]] == [5, 10, 25, 50, 100]
 
 

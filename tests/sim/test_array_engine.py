@@ -202,6 +202,13 @@ def test_what_it_cannot_do_it_says_and_refuses(changes: dict[str, Any], word: st
         array_engine.simulate(trace, nothing, spec)
 
 
+def test_a_job_without_an_estimate_is_refused() -> None:
+    unknown, nothing, one = np.full(1, np.nan), np.zeros(1), np.ones(1, np.int64)
+    trace = Trace(["a"], nothing, nothing, one, nothing, nothing, one, nothing)
+    with pytest.raises(ValueError, match="mean run time"):
+        array_engine.simulate(trace, unknown, Spec())
+
+
 @pytest.mark.parametrize("waiting", ["no-wait", "runtime", "compute", "infinite"])
 def test_a_budget_without_run_times_is_supported(waiting: str) -> None:
     assert array_engine.why_not(Spec(waiting=waiting)) == ""

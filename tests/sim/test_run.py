@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +82,49 @@ def test_estimates_are_off_by_at_most_what_is_said_and_never_negative() -> None:
     assert off.max() <= 1.25
     assert np.ptp(off) > 0.45, "over the whole range"
     assert estimates(trace(400), Spec(estimate_error=300)).min() == 0
+
+
+def test_without_an_estimate_a_job_waits_by_the_mean_of_past_ones() -> None:
+    """No job has ended when the second of 9 hours arrives: it counts as an hour, the prior."""
+    lone = replace(trace(2, gpus=2), arrival_h=np.array([0, 0.5]), duration_h=np.array([9.0, 9.0]))
+    by = {
+        kind: run(replace(lone, estimate_h=np.array([np.nan, 3.0])), replace(SMALL, runtime_estimates=kind))
+        for kind in ("right", "given", "none")
+    }
+    waits_h = {kind: done.outcomes.wait_h[1] for kind, done in by.items()}
+    assert waits_h == pytest.approx({"right": 8.5, "given": 3.0, "none": 1.0}), "factor × 2 GPUs × estimate"
+    assert {kind: done.engine for kind, done in by.items()} == {
+        "right": "array",
+        "given": "core",
+        "none": "core",
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "engine", "said"),
+    [
+        (
+            {"runtime_estimates": "given"},
+            "auto",
+            "--runtime-estimates: given: the trace has no estimates of its users; write right or none",
+        ),
+        (
+            {"runtime_estimates": "given", "estimate_error": 5.0},
+            "auto",
+            "--estimate-error: is how far right estimates are off; leave out it or --runtime-estimates",
+        ),
+        (
+            {"runtime_estimates": "none"},
+            "array",
+            "--engine: array: Jobs without an estimate wait by the mean run time of past jobs, which only "
+            "the core learns; choose core or auto",
+        ),
+    ],
+)
+def test_estimates_that_cannot_be_had(changes: dict[str, Any], engine: str, said: str) -> None:
+    with pytest.raises(SimulationError) as caught:
+        run(trace(), replace(SMALL, **changes), engine)
+    assert str(caught.value) == said
 
 
 def test_the_seed_decides_the_estimates() -> None:

@@ -221,6 +221,7 @@ def test_a_store_from_before_arrays_had_rows_opens(path: Path) -> None:
         for later in ("INDEX ix_instances_ended", "INDEX ix_jobs_obstructed"):
             conn.exec_driver_sql(f"DROP {later}")
         conn.exec_driver_sql("ALTER TABLE jobs DROP COLUMN obstructed")
+        conn.exec_driver_sql("ALTER TABLE history DROP COLUMN estimate_s")
         conn.exec_driver_sql("UPDATE alembic_version SET version_num = '0016'")
     with Store.open(path) as store:
         store.submit([array()], 1.0)

@@ -85,6 +85,7 @@ def test_jobs_that_cannot_leave_are_counted_in_a_store_of_an_older_version(path:
     with closing(sqlite3.connect(path)) as conn:
         conn.execute("DROP INDEX ix_jobs_obstructed")
         conn.execute("ALTER TABLE jobs DROP COLUMN obstructed")
+        conn.execute("ALTER TABLE history DROP COLUMN estimate_s")
         conn.execute("UPDATE alembic_version SET version_num = '0018'")
         conn.commit()
     with Store.open(path) as store, store.read() as conn:

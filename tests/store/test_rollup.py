@@ -54,6 +54,23 @@ def told(store: Store) -> list[object]:
     return [*metrics, bills, sorted(ended), queries.past_jobs(store), settled_since(store, CAP, 0.0)]
 
 
+def test_the_estimates_of_past_jobs_are_kept(path: Path) -> None:
+    with Past.begin(path, NOON - 5 * 3600) as past:
+        past.submit("told-1", runtime_estimate_s=7200.0)
+        past.start("told-1")
+        past.now += 3600
+        past.end("told-1")
+        past.submit("mute-2")
+        past.start("mute-2")
+        past.now += 3600
+        past.end("mute-2")
+        for _ in range(2):
+            found = {job.id: job.estimate_s for job in queries.past_jobs(past.store)}
+            assert found == {"told-1": 7200.0, "mute-2": None}
+            old(past.store)
+        assert queries.jobs(past.store) == []
+
+
 def test_bills_past_jobs_metrics_and_prerequisites_are_as_before(past: Past) -> None:
     before, live = told(past.store), past.store.snapshot()
     assert old(past.store) > 0

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from sim.readers.formats import read
 from sim.readers.published.dlrm import read_dlrm
 from sim.run import estimates
 from sim.spec import Spec
-from sim.trace import Floats, Trace
+from sim.trace import Trace
 
 COMMAND = "python -m sim.experiments.waiting.held_out"
 PERCENTS = (5.0, 10.0, 25.0, 50.0)
@@ -25,6 +26,13 @@ PERCENTS = (5.0, 10.0, 25.0, 50.0)
 CURVE = tuple(float(percent) for percent in np.geomspace(2, 1000, 22))
 LEAVE_CURVE = CURVE[::3]
 SHORT_H = 1 / 6
+#: What the scheduler is told of run times, by the names of the page.
+ESTIMATES: dict[str, dict[str, Any]] = {
+    "right": {},
+    "wrong": {"estimate_error": 100.0},
+    "given": {"runtime_estimates": "given"},
+    "none": {"runtime_estimates": "none"},
+}
 #: Where the logs lie; RICC has to be put there (https://www.cs.huji.ac.il/labs/parallel/workload/l_ricc/).
 TRACES = Path(os.environ.get("STARBURST_TRACES") or SHARED / "cases" / "traces")
 
@@ -61,7 +69,8 @@ class HeldOutCase:
         ]
         gpus = np.ones(len(kept), np.int64) if self.is_cn else whole.gpus[kept]
         arrival_h = whole.arrival_h[kept]
-        return gpu_jobs((arrival_h - arrival_h[0]) * self.pace, whole.duration_h[kept], gpus)
+        trace = gpu_jobs((arrival_h - arrival_h[0]) * self.pace, whole.duration_h[kept], gpus)
+        return replace(trace, estimate_h=None if whole.estimate_h is None else whole.estimate_h[kept])
 
     def spec(self) -> Spec:
         """The cluster, and a calibrated budget."""
@@ -136,18 +145,13 @@ class HeldOutRun:
 
 def simulated(case: HeldOutCase, trace: Trace, spec: Spec, policy: str, kind: str = "right") -> HeldOutRun:
     """Run it, by the faster engine that can."""
-    simulate = core_engine.simulate if array_engine.why_not(spec) else array_engine.simulate
-    out = simulate(trace, _guess(trace, spec, kind), spec)
+    guess_h = estimates(trace, replace(spec, **ESTIMATES[kind]))
+    simulate = core_engine.simulate if array_engine.why_not(spec, guess_h) else array_engine.simulate
+    out = simulate(trace, guess_h, spec)
     taken_h = out.end_h - trace.arrival_h
     increase = 100 * float((taken_h - trace.duration_h).sum() / trace.duration_h.sum())
     p99 = float(np.percentile(taken_h / np.maximum(trace.duration_h, SHORT_H), 99))
     return HeldOutRun(case.name, policy, kind, spec.budget_percent, increase, float(out.charged.sum()), p99)
-
-
-def _guess(trace: Trace, spec: Spec, kind: str) -> Floats:
-    if kind == "none":
-        return np.full(len(trace), np.nan)
-    return estimates(trace, replace(spec, estimate_error=100.0 if kind == "wrong" else 0.0))
 
 
 def controlled(case: HeldOutCase, kind: str) -> Iterator[HeldOutRun]:
@@ -164,11 +168,13 @@ def ends(case: HeldOutCase) -> Iterator[HeldOutRun]:
         yield simulated(case, trace, replace(loose, waiting=waiting), waiting)
 
 
-def curve(case: HeldOutCase, hopeless: str, percents: tuple[float, ...]) -> Iterator[HeldOutRun]:
+def curve(
+    case: HeldOutCase, hopeless: str, percents: tuple[float, ...], kind: str = "right"
+) -> Iterator[HeldOutRun]:
     """A rival whose budget is chosen in hindsight: open loop, sitting hopeless waits out or leaving."""
     trace, loose = case.trace(), replace(case.spec(), budget_mode="open", hopeless=hopeless)
     for percent in percents:
-        yield simulated(case, trace, replace(loose, budget_percent=percent), f"open, {hopeless}")
+        yield simulated(case, trace, replace(loose, budget_percent=percent), f"open, {hopeless}", kind)
 
 
 STAGES: dict[str, Callable[[HeldOutCase], Iterator[HeldOutRun]]] = {

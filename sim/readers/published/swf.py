@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sim.readers.columns import by_arrival, check_ids, check_numbers, marked, note, trace_of
+from sim.readers.columns import by_arrival, check_ids, check_numbers, if_known, marked, note, trace_of
 from sim.readers.files import open_text
 from sim.readers.problems import Problems
 from sim.readers.table import UNKNOWN
@@ -26,12 +26,13 @@ USED = {
     "allocated": 4,
     "used memory": 6,
     "requested": 7,
+    "requested time": 8,
     "requested memory": 9,
     "status": 10,
     "user": 11,
 }
 #: Fields below 0 are unknown, as -1 is.
-UNSIGNED = [name for name in USED if name not in ("status", "user")]
+UNSIGNED = [name for name in USED if name not in ("status", "user", "requested time")]
 CANCELLED = 5
 #: Status of lines that are parts of a job, after a line of the whole job.
 PARTS = (2, 3, 4)
@@ -84,6 +85,7 @@ def _trace(
         processors,
         memory_gib=np.maximum(memory, 0) * processors / KIB_PER_GIB,
         users=["" if user == UNKNOWN else f"{user:.0f}" for user in fields["user"].tolist()],
+        estimate_h=if_known(fields["requested time"] / 3600),
     )
     notes = notes + note(marked(ids, cancelled), "left out, since they were cancelled before they started")
     unknown = note(

@@ -14,7 +14,7 @@ from sim.reports.advice import BUDGETS
 from sim.reports.figures import require_matplotlib, write_figures
 from sim.reports.title import title_of
 from sim.spec import CHOICES, HOUR_S, Spec, option
-from sim.sweep import SweepPoint, sweeps
+from sim.sweep import sweeps
 from sim.trace import Trace
 from starburst.app.errors import UserError
 from starburst.app.wiring.stored import live_core
@@ -23,10 +23,12 @@ from starburst.cli.output import Format, OutputOption
 from starburst.cli.tools.advise_report import TRACES, AdvisedTrace, print_advice
 from starburst.cli.tools.options import command
 from starburst.cli.tools.traces import (
+    EstimatesOption,
     HistoryOption,
     OnOption,
     at_work,
     jobs_of,
+    known_estimates,
     make_directory,
     tell,
 )
@@ -75,6 +77,7 @@ class AdviseOptions:
         str | None,
         typer.Option(metavar="|".join(CHOICES["hopeless"]), help="[wait; with --history this home's]."),
     ] = None
+    runtime_estimates: EstimatesOption = None
     t_max: Annotated[
         float | None, typer.Option(metavar="H", help="Runs in the cloud come home after this; hours.")
     ] = None
@@ -115,6 +118,7 @@ class AdviseOptions:
         }
         return Spec(
             **size | policy_of(live) | {name: value for name, value in asked.items() if value is not None},
+            runtime_estimates=self.runtime_estimates or known_estimates(history=self.history),
             warmup=self.warmup,
             price_per_gpu_hour=self.price_per_gpu_hour,
         )
@@ -135,21 +139,25 @@ def advise(options: AdviseOptions) -> None:
     with at_work(f"simulating {sum(map(len, traces)):,} jobs") as progress:
         bases = [(trace, with_queues_of(trace, spec)) for trace in traces]
         grids = sweeps(bases, [BUDGETS], on=options.on, progress=progress)
+    with at_work("simulating other estimates") as progress:
+        found = [
+            AdvisedTrace.of(name or "", trace, points, on=options.on, progress=progress)
+            for name, trace, points in zip(names, traces, grids, strict=True)
+        ]
     try:
         if out is not None:
             write_figures(grids[0], out, title_of(traces[0], [spec]))
     finally:  # what was simulated is not lost where a picture cannot be written
-        _tell(names, grids, options.output)
+        _tell(found, options.output)
 
 
-def _tell(names: Sequence[str | None], grids: Sequence[list[SweepPoint]], output: Format) -> None:
+def _tell(found: Sequence[AdvisedTrace], output: Format) -> None:
     """The advice, and for which traces it may be chance."""
-    for name, points in zip(names, grids, strict=True):
-        jobs = points[0].no_wait.jobs_counted
+    for advised in found:
+        jobs = advised.points[0].no_wait.jobs_counted
         if jobs < FEW_JOBS:
             few = f"{jobs} jobs are few: the advice may be chance; from {FEW_JOBS} jobs on it is sounder"
-            tell([few if len(names) == 1 else f"{name}: {few}"])
-    found = [AdvisedTrace.of(name or "", points) for name, points in zip(names, grids, strict=True)]
+            tell([few if len(found) == 1 else f"{advised.trace}: {few}"])
     if len(found) == 1:
         print_advice(found[0], output)
     else:

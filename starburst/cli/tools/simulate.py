@@ -24,7 +24,7 @@ from starburst.cli.tools.traces import at_work, jobs_of, make_directory, write
 @command(SimulateOptions)
 def simulate(options: SimulateOptions) -> None:
     """Replay a trace, or your own history, under any policy."""
-    spec = options.cluster.spec()
+    spec = options.cluster.spec(history=options.history)
     packing = options.packed.packing(typed(options.context), spec)
     if options.on and (packing is not None or not options.axes):
         raise UserError(

@@ -14,7 +14,7 @@ from sim.spec import CHOICES, Spec
 from starburst.app.errors import UserError
 from starburst.cli.output import Format, OutputOption
 from starburst.cli.tools.packed_options import PackedOptions
-from starburst.cli.tools.traces import HistoryOption, JobsArgument, OnOption
+from starburst.cli.tools.traces import EstimatesOption, HistoryOption, JobsArgument, OnOption, known_estimates
 
 DEFAULT = Spec()
 
@@ -83,8 +83,9 @@ class SpecOptions:
     warmup: Annotated[int, typer.Option(metavar="N", help="Jobs at both ends that run but do not count.")] = (
         DEFAULT.warmup
     )
+    runtime_estimates: EstimatesOption = None
     estimate_error: Annotated[
-        float, typer.Option(metavar="PCT", help="Run-time estimates are off by up to this; percent.")
+        float, typer.Option(metavar="PCT", help="Right estimates are off by up to this; percent.")
     ] = DEFAULT.estimate_error
     data_gravity: Annotated[
         float, typer.Option(metavar="H", help="A run in the cloud takes longer by this; hours.")
@@ -101,8 +102,8 @@ class SpecOptions:
     ] = None
     seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same result.")] = DEFAULT.seed
 
-    def spec(self) -> Spec:
-        """What is simulated.
+    def spec(self, *, history: bool = False) -> Spec:
+        """What is simulated; `history`: of this home's jobs, whose own estimates are known.
 
         Raises:
             UserError: options that exclude each other, or a share that is no number above 0.
@@ -131,6 +132,8 @@ class SpecOptions:
             binpack=self.binpack,
             queue_cap=self.queue_cap,
             warmup=self.warmup,
+            runtime_estimates=self.runtime_estimates
+            or known_estimates(history=history and not self.estimate_error),
             estimate_error=self.estimate_error,
             data_gravity_h=self.data_gravity,
             cloud_delay_s=self.cloud_delay,

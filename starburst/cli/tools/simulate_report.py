@@ -8,6 +8,7 @@ from typing import Any
 
 from sim.bound.best_possible import BestPossible
 from sim.outcomes import Outcomes, QueueResult, Result
+from sim.reports.advice import estimated_jobs
 from sim.reports.amounts import percent, span
 from sim.run import SimulationRun
 from sim.slowdowns import GroupSlowdown, Slowdowns
@@ -41,6 +42,7 @@ def summary(
             "utilization",
             f"{r.cluster_utilization:.1%} of the cluster; {r.system_utilization:.1%} with the cloud",
         ),
+        *(() if spec.runtime_estimates == "right" else [("estimates", estimated_jobs(trace, spec))]),
         *((f"queue {q.queue}", _of_queue(q)) for q in done.queues),
         *who_pays(done.slowdowns),
         *(() if freely is None else [_price(done, freely)]),

@@ -13,7 +13,7 @@ import typer
 
 from sim.on_ray import check_address
 from sim.readers import check_fits, from_records, on_cluster, read, spread
-from sim.spec import Spec
+from sim.spec import CHOICES, Spec
 from sim.sweep import Progress
 from sim.trace import Trace
 from starburst.app.errors import UserError
@@ -34,6 +34,20 @@ def _of_this_home(context: typer.Context, history: bool) -> bool:
 HistoryOption = Annotated[
     bool, typer.Option("--history", callback=_of_this_home, help="The finished jobs of this home.")
 ]
+
+
+EstimatesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(CHOICES["runtime_estimates"]),
+        help="Run-time estimates: right ones, those of the users, or none [right; with --history given].",
+    ),
+]
+
+
+def known_estimates(*, history: bool) -> str:
+    """Which estimates are simulated if none are named: of this home's jobs those that they had."""
+    return "given" if history else Spec().runtime_estimates
 
 
 def _address(address: str) -> str:

@@ -136,6 +136,7 @@ def spec_of(settings: Settings, nodes: Sequence[Node], price: float) -> Spec:
         **policy_of(settings),
         factor=factor,
         budget_percent=settings.budget_percent,
+        runtime_estimates="given",
         price_per_gpu_hour=price,
     )
 

@@ -68,6 +68,8 @@ class PastJob(NamedTuple):
     memory_gib: float
     queue: str
     user: str
+    #: Its user's estimate of the run time, seconds; None if there was none.
+    estimate_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +171,8 @@ def past_jobs(store: Store) -> list[PastJob]:
     def has_run(c: Any) -> ColumnElement[bool]:
         return and_(c.phase.in_(("succeeded", "failed")), c.started_at.is_not(None), c.ended_at.is_not(None))
 
-    columns = (h.id, h.submitted_at, h.ended_at - h.started_at, h.gpus, h.cpus, h.memory_gib, h.queue, h.user)
-    old = select(*columns).where(has_run(h)).order_by(h.seq)
+    columns = (h.gpus, h.cpus, h.memory_gib, h.queue, h.user, h.estimate_s)
+    old = select(h.id, h.submitted_at, h.ended_at - h.started_at, *columns).where(has_run(h)).order_by(h.seq)
     with store.read() as conn:
         past = [PastJob(*row) for row in conn.execute(old)]
         ended = select(c.record).where(has_run(c)).order_by(c.seq)
@@ -192,7 +194,7 @@ def past(store: Store, job_id: str) -> JobRecord | None:
         return None
     sizes = (Resources.of(row.gpus, row.cpus, row.memory_gib),)
     return JobRecord(
-        Job(row.id, row.id, sizes, user=row.user, queue=row.queue),
+        Job(row.id, row.id, sizes, user=row.user, queue=row.queue, runtime_estimate_s=row.estimate_s),
         row.seq,
         row.submitted_at,
         Phase(row.phase),
@@ -333,6 +335,7 @@ def _past(record: JobRecord) -> PastJob:
         memory_gib=sum(task.memory_gib for task in tasks),
         queue=record.job.queue,
         user=record.job.user,
+        estimate_s=record.job.runtime_estimate_s,
     )
 
 

@@ -143,6 +143,7 @@ def _past(record: JobRecord) -> dict[str, Any]:
         "cpus": needs.cpus,
         "memory_gib": needs.memory_gib,
         "cloud_micro_usd": record.cloud_micro_usd,
+        "estimate_s": record.job.runtime_estimate_s,
     }
 
 

@@ -89,6 +89,14 @@ def test_a_wrong_row_is_named(path: Path, row: str, message: str) -> None:
     assert wrong(path, HEAD + "a,1,1,1\n" + row + "\n") == message
 
 
+@pytest.mark.parametrize(("column", "hours"), [("estimate_h", 1.0), ("estimate_s", 1 / 3600)])
+def test_estimates_of_run_times_may_be_missing(path: Path, column: str, hours: float) -> None:
+    path.write_text(HEAD.strip() + f",{column}\na,0,1,1,1\nb,1,1,1,\nc,2,1,1,0\nd,3,1,1,-1\n")
+    found = read(path).trace.estimate_h
+    assert found is not None
+    assert np.array_equal(found, [hours, np.nan, np.nan, np.nan], equal_nan=True)
+
+
 def test_a_job_before_the_one_above(path: Path) -> None:
     assert wrong(path, HEAD + "a,3,1,1\nb,2,1,1\nc,1,1,1\n") == (
         "jobs.csv:3: arrival_h: 2: is before the 3 of the job above; sort the rows, "
@@ -118,6 +126,15 @@ def test_a_job_before_the_one_above(path: Path) -> None:
         ),
         (gzip.compress(HEAD.encode() * 9, mtime=0)[:-9], "jobs.csv: damaged gzip data: get the file again"),
         (HEAD.replace("gpus", "gpus,nodes") + "a,0,1,1,0\n", "jobs.csv:2: nodes: 0: must be 1 or more"),
+        (
+            HEAD.strip() + ",estimate_h,estimate_s\n",
+            "jobs.csv:1: estimate_h: given besides estimate_s: keep one of the columns",
+        ),
+        (HEAD.strip() + ",estimate_h\na,0,1,1,-2\n", "jobs.csv:2: estimate_h: -2: must be 0 or more"),
+        (
+            HEAD.strip() + ",estimate_s\na,0,1,1,x\n",
+            "jobs.csv:2: estimate_s: x: must be a finite number or nothing",
+        ),
         (HEAD + "a,-1,1,1\n", "jobs.csv:2: arrival_h: -1: must be 0 or more"),
     ],
 )

@@ -86,9 +86,12 @@ def test_wrong_parameters_are_named(old: str, new: str, message: str) -> None:
 
 
 def test_history_is_sorted_and_begins_at_hour_0() -> None:
-    trace = from_records([("b", 7200, 1800, 2, 4, 8, "nlp", "n"), ("a", 3600, 3600, 1, 53, 0, "vision", "v")])
+    b = ("b", 7200, 1800, 2, 4, 8, "nlp", "n", None)
+    trace = from_records([b, ("a", 3600, 3600, 1, 53, 0, "vision", "v", 7200.0)])
     assert (trace.ids, trace.arrival_h.tolist(), trace.duration_h.tolist()) == (["a", "b"], [0, 1], [1, 0.5])
     assert (trace.queues, trace.users) == (["vision", "nlp"], ["v", "n"])
+    assert trace.estimate_h is not None
+    assert np.array_equal(trace.estimate_h, [2, np.nan], equal_nan=True)
     assert (trace.gpus.tolist(), trace.cost[0], trace.memory_gib.tolist()) == ([1, 2], 2, [0, 8])
 
 
@@ -96,12 +99,12 @@ def test_history_is_sorted_and_begins_at_hour_0() -> None:
     ("rows", "message"),
     [
         ([], "history: no jobs: there must be one that ran"),
-        ([("a", 0, -1, 1, 0, 0, "q", "u")], "history: job 1: run time: -1: must be 0 or more"),
-        ([("a", 0, NAN, 1, 0, 0, "q", "u")], "history: job 1: run time: nan: must be a finite number"),
+        ([("a", 0, -1, 1, 0, 0, "q", "u", None)], "history: job 1: run time: -1: must be 0 or more"),
+        ([("a", 0, NAN, 1, 0, 0, "q", "u", None)], "history: job 1: run time: nan: must be a finite number"),
     ],
 )
 def test_wrong_history_is_named(
-    rows: list[tuple[str, float, float, int, float, float, str, str]], message: str
+    rows: list[tuple[str, float, float, int, float, float, str, str, float | None]], message: str
 ) -> None:
     with pytest.raises(SimulationError) as caught:
         from_records(rows)

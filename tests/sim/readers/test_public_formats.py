@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sim.errors import SimulationError
@@ -124,7 +125,7 @@ def test_openb_gives_a_whole_gpu_for_a_share(tmp_path: Path) -> None:
 def test_swf(tmp_path: Path) -> None:
     text = (
         "; Version: 2.2\n\n"
-        "1 3600 5 1800 4 -1 1048576 -1 -1 -1 1 7 1 1 1 1 -1 -1\n"
+        "1 3600 5 1800 4 -1 1048576 -1 7200 -1 1 7 1 1 1 1 -1 -1\n"
         "2 7200 5 3600 4 -1 -1 8 -1 524288 1 -1 1 1 1 1 -1 -1 ; more\n"
         "3 7300 5 -1 4 -1 -1 8 -1 -1 1 1 1 1 1 1 -1 -1\n"
     )
@@ -133,6 +134,8 @@ def test_swf(tmp_path: Path) -> None:
     assert (trace.ids, trace.arrival_h.tolist(), trace.duration_h.tolist()) == (["1", "2"], [0, 1], [0.5, 1])
     assert (trace.gpus.tolist(), trace.cpus.tolist(), trace.memory_gib.tolist()) == ([4, 8], [0, 0], [4, 4])
     assert trace.users == ["7", ""]
+    assert trace.estimate_h is not None
+    assert np.array_equal(trace.estimate_h, [2, np.nan], equal_nan=True), "the requested time"
     assert result.notes == [
         "a processor counts as a GPU",
         "1 job left out, since their submission, run time or processors are unknown: 3",

@@ -1,0 +1,104 @@
+"""What estimates of run times are worth to open loop: docs/results/estimates.md."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+import numpy as np
+
+from sim.experiments.shared import table
+from sim.experiments.waiting.held_out import CASES, CURVE, PERCENTS, HeldOutRun, curve, ends
+from sim.trace import Floats
+
+COMMAND = "python -m sim.experiments.waiting.estimates KINDS… NAMES… > RUNS.jsonl"
+REPORT = "python -m sim.experiments.waiting.estimates RUNS.jsonl KIND KIND"
+#: Every other budget of the curve: without estimates only the core simulates.
+BUDGETS = CURVE[::2]
+
+
+class SavingCurve:
+    """Saving and p99 over the increase of mean completion time, between No-Wait and the last budget."""
+
+    def __init__(self, no_wait: HeldOutRun, runs: Iterable[HeldOutRun]) -> None:
+        points = sorted((run.increase, run.cost, run.p99) for run in runs)
+        increases, costs, self._p99s = np.array([(no_wait.increase, no_wait.cost, no_wait.p99), *points]).T
+        self._increases, self._saved = increases, 100 * (1 - costs / no_wait.cost)
+
+    @property
+    def reach(self) -> float:
+        """The largest increase, percent."""
+        return float(self._increases[-1])
+
+    def at(self, increase: float) -> tuple[float, float]:
+        """Percent saved, and the p99 of slowdowns, at this increase."""
+        values = (np.interp(increase, self._increases, column) for column in (self._saved, self._p99s))
+        saved, p99 = map(float, values)
+        return saved, p99
+
+
+def curves(runs: Iterable[HeldOutRun]) -> Mapping[str, dict[str, SavingCurve]]:
+    """By run and kind of estimates."""
+    by_case: dict[str, list[HeldOutRun]] = {}
+    for run in runs:
+        by_case.setdefault(run.case, []).append(run)
+    found: dict[str, dict[str, SavingCurve]] = {}
+    for case, of_case in by_case.items():
+        no_wait = next(run for run in of_case if run.policy == "no-wait")
+        kinds = dict.fromkeys(run.estimates for run in of_case if run.policy == "open, wait")
+        found[case] = {
+            kind: SavingCurve(
+                no_wait, (r for r in of_case if r.policy == "open, wait" and r.estimates == kind)
+            )
+            for kind in kinds
+        }
+    return found
+
+
+def report(runs: Iterable[HeldOutRun], kind: str, other: str) -> str:
+    """Two kinds of estimates at equal increase, where both get there; the worst first, then their means."""
+    rows: list[tuple[str, ...]] = []
+    gains: list[float] = []
+    ratios: list[float] = []
+    for case, kinds in curves(runs).items():
+        if not {kind, other} <= kinds.keys():
+            continue
+        first, second = kinds[kind], kinds[other]
+        for percent in (p for p in PERCENTS if p <= min(first.reach, second.reach)):
+            (saved, p99), (saved_other, p99_other) = first.at(percent), second.at(percent)
+            gains.append(saved_other - saved)
+            ratios.append(p99_other / p99)
+            saves = f"{saved:.1f} %", f"{saved_other:.1f} % ({gains[-1]:+.1f})"
+            rows.append((case, f"{percent:g} %", *saves, f"{p99:.1f}", f"{p99_other:.1f}"))
+    head = ("run", "longer by", f"{kind}: saves", f"{other}: saves", f"p99, {kind}", f"p99, {other}")
+    worst_first = [rows[at] for at in np.argsort(gains, kind="stable")]
+    return f"{table(head, worst_first)}\n\n{_means(np.array(gains), float(np.mean(ratios)))}"
+
+
+def _means(gains: Floats, p99: float) -> str:
+    return (
+        f"{len(gains)} points: {gains.mean():+.1f} on average, {gains.min():+.1f} to {gains.max():+.1f}; "
+        f"cheaper by more than 2 in {(gains > 2).sum()}, dearer in {(gains < -2).sum()}; p99 {p99:.2f} times"
+    )
+
+
+def main() -> None:
+    """Simulate, a line of JSON per run; or report of such lines."""
+    words = sys.argv[1:]
+    if words[0].endswith(".jsonl"):
+        with open(words[0], encoding="utf-8") as lines:
+            print(report([HeldOutRun(**json.loads(line)) for line in lines], *words[1:]))
+        return
+    cases = [case for name in words if name in CASES for case in CASES[name]]
+    for case in cases:
+        runs = [*ends(case)]
+        for kind in (word for word in words if word not in CASES):
+            runs += curve(case, "wait", BUDGETS, kind)
+        for run in runs:
+            print(json.dumps(asdict(run)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
