@@ -45,7 +45,7 @@ def why_not(spec: Spec, estimate_h: Floats | None = None) -> str:
     if spec.budget_mode != "open":
         return "A budget that is calibrated as the jobs go is simulated by the core only."
     if estimate_h is not None and np.isnan(estimate_h).any():
-        return "Jobs without an estimate wait by the mean run time of past jobs, which only the core learns."
+        return "Jobs without an estimate wait by the mean run time of such jobs, which only the core learns."
     if learns_run_times(spec):
         return f"Without a factor {spec.waiting} learns run times as jobs end, which only the core does."
     return ""

@@ -60,7 +60,11 @@ class Jobs:
         names = list(job_ids)
         self.now += 1
         self.store.commit(
-            step(self.scheduler, now=self.now, submissions=[submission(name) for name in names])
+            step(
+                self.scheduler,
+                now=self.now,
+                submissions=[submission(name, runtime_estimate_s=3600.0) for name in names],
+            )
         )
         for name in names:
             self.now += 1

@@ -58,17 +58,21 @@ def test_the_factor_follows_from_the_budget_and_the_jobs_seen() -> None:
     assert desk.scheduler.state.factor == pytest.approx(0.05)
 
 
-def test_without_an_estimate_a_job_counts_as_long_as_past_jobs_on_average() -> None:
-    """20 jobs of 1 h are believed at first; 20 jobs of 3 h are seen."""
+def test_without_an_estimate_a_job_counts_as_long_as_past_jobs_of_its_size_on_average() -> None:
+    """20 jobs of 1 h are believed at first; 20 jobs of 1 GPU and 3 h are seen: 2 h on average of all.
+
+    Of 1 GPU that mean counts as 20 jobs, so 2.5 h are assumed; of 4 GPUs nothing else is known.
+    """
     desk = Desk(64, waiting="runtime", factor=0.5)
     names = [f"j{n}" for n in range(20)]
     desk.submit(*(job(name) for name in names))
     desk.started(*names)
     desk.now = 3 * HOUR
     desk.tell(*(desk.end_of(name) for name in names))
-    desk.submit(job("a"))
-    assert desk.log("a", "waits")[0].numbers["wait_s"] == pytest.approx(HOUR)
-    assert desk.log("a", "waits")[0].numbers["estimated_by"] == "mean of past jobs"
+    desk.submit(job("a"), job("b", 4))
+    waits = [desk.log(name, "waits")[0].numbers for name in "ab"]
+    assert [wait["wait_s"] for wait in waits] == pytest.approx([1.25 * HOUR, HOUR])
+    assert {wait["estimated_by"] for wait in waits} == {"mean of past jobs of its size"}
 
 
 def test_short_jobs_leave_at_once_even_past_free_nodes() -> None:

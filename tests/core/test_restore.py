@@ -44,7 +44,7 @@ def test_the_books_go_on() -> None:
     again = reborn(desk)
     assert again.state.fleet.settled == desk.scheduler.state.fleet.settled
     assert again.state.factor == desk.scheduler.state.factor
-    assert again.state.load.load == desk.scheduler.state.load.load
+    assert again.state.load == desk.scheduler.state.load
     assert (again.state.arrivals, again.state.decided, again.state.fleet.launches) == (
         2,
         desk.scheduler.state.decided,

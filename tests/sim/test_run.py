@@ -116,7 +116,7 @@ def test_without_an_estimate_a_job_waits_by_the_mean_of_past_ones() -> None:
         (
             {"runtime_estimates": "none"},
             "array",
-            "--engine: array: Jobs without an estimate wait by the mean run time of past jobs, which only "
+            "--engine: array: Jobs without an estimate wait by the mean run time of such jobs, which only "
             "the core learns; choose core or auto",
         ),
     ],

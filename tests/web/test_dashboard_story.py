@@ -19,7 +19,7 @@ from starburst.domain.job import CloudChoice
 from starburst.domain.money import Money
 from starburst.store.listings import queries
 from starburst.store.listings.row_types import DecisionRow, JobRow
-from starburst.web.dashboard.baseline import compare
+from starburst.web.dashboard.baseline import again, compare
 from starburst.web.dashboard.gantt import draw, spans, ticks
 from tests.builders import HOUR, arrival, job, nodes, offer
 from tests.cli.past import Past
@@ -127,6 +127,17 @@ def test_no_wait_rents_for_a_released_job_and_not_for_one_that_never_ran(tmp_pat
         told = compare(past.store, NOON, past.now)
     assert (told.jobs, told.paid) == (4, Money.of("2.04"))
     assert told.saved == pytest.approx(0, abs=0.1)
+
+
+def test_a_job_that_has_not_ended_counts_with_the_run_time_that_it_is_taken_to_have(tmp_path: Path) -> None:
+    with Past.begin(tmp_path / "home" / "starburst.db", NOON) as past:
+        past.scheduler.state.load.finished(1, 100 * HOUR)
+        for name in ("long-11111", "told-22222"):
+            past.submit(name, runtime_estimate_s=HOUR if name == "told-22222" else None)
+        long, told = (past.scheduler.state.jobs[name] for name in ("long-11111", "told-22222"))
+        assert long.wait is not None
+        assert again(long, NOON).duration_s == long.wait.runtime_s > 2 * HOUR
+        assert again(told, NOON).duration_s == HOUR
 
 
 def test_without_jobs_there_is_nothing_to_compare(tmp_path: Path) -> None:

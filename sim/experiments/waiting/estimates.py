@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from itertools import chain
 
 import numpy as np
 
@@ -14,7 +15,8 @@ from sim.experiments.waiting.held_out import CASES, CURVE, PERCENTS, HeldOutRun,
 from sim.trace import Floats
 
 COMMAND = "python -m sim.experiments.waiting.estimates KINDS… NAMES… > RUNS.jsonl"
-REPORT = "python -m sim.experiments.waiting.estimates RUNS.jsonl KIND KIND"
+#: One kind: calibrated budgets beside open loop, both with these estimates; their runs: held_out.py.
+REPORT = "python -m sim.experiments.waiting.estimates RUNS.jsonl KIND [KIND]"
 #: Every other budget of the curve: without estimates only the core simulates.
 BUDGETS = CURVE[::2]
 
@@ -77,6 +79,26 @@ def report(runs: Iterable[HeldOutRun], kind: str, other: str) -> str:
     return f"{table(head, worst_first)}\n\n{_means(np.array(gains), float(np.mean(ratios)))}"
 
 
+def calibrated(runs: Iterable[HeldOutRun], kind: str) -> str:
+    """Calibrated budgets with these estimates, beside open loop with them at the same increase."""
+    known = list(runs)
+    loops = curves(known)
+    rows: list[tuple[str, ...]] = []
+    gains: list[float] = []
+    ratios: list[float] = []
+    for run in (run for run in known if run.policy == "control" and run.estimates == kind):
+        no_wait = next(r for r in known if (r.case, r.policy) == (run.case, "no-wait"))
+        saved, p99 = loops[run.case][kind].at(run.increase)
+        saves = 100 * (1 - run.cost / no_wait.cost)
+        gains.append(saves - saved)
+        ratios.append(run.p99 / p99)
+        told = f"{run.increase:.1f} %", f"{saved:.1f} %", f"{saves:.1f} % ({gains[-1]:+.1f})"
+        rows.append((run.case, f"{run.percent:g} %", *told, f"{p99:.1f}", f"{run.p99:.1f}"))
+    head = ("run", "P", "realises", "open: saves there", "calibrated: saves", "p99, open", "p99, calibrated")
+    worst_first = [rows[at] for at in np.argsort(gains, kind="stable")]
+    return f"{table(head, worst_first)}\n\n{_means(np.array(gains), float(np.mean(ratios)))}"
+
+
 def _means(gains: Floats, p99: float) -> str:
     return (
         f"{len(gains)} points: {gains.mean():+.1f} on average, {gains.min():+.1f} to {gains.max():+.1f}; "
@@ -89,14 +111,12 @@ def main() -> None:
     words = sys.argv[1:]
     if words[0].endswith(".jsonl"):
         with open(words[0], encoding="utf-8") as lines:
-            print(report([HeldOutRun(**json.loads(line)) for line in lines], *words[1:]))
+            runs = [HeldOutRun(**json.loads(line)) for line in lines]
+        print(report(runs, *words[1:]) if len(words) > 2 else calibrated(runs, words[1]))
         return
-    cases = [case for name in words if name in CASES for case in CASES[name]]
-    for case in cases:
-        runs = [*ends(case)]
-        for kind in (word for word in words if word not in CASES):
-            runs += curve(case, "wait", BUDGETS, kind)
-        for run in runs:
+    for case in (case for name in words if name in CASES for case in CASES[name]):
+        made = [ends(case), *(curve(case, "wait", BUDGETS, kind) for kind in words if kind not in CASES)]
+        for run in chain(*made):
             print(json.dumps(asdict(run)), flush=True)
 
 

@@ -3,8 +3,8 @@
 All functions use three fields of a `JobRecord`: the work saved by earlier attempts (`saved_s`), the start of
 the present attempt (`started_at`), and the end that the run reports (`ends_at`), which takes precedence over
 any estimate. The caller supplies `runtime_s`, the estimate of the job's total run time: the user's, the mean
-of past jobs (`State.runtime_s`), or None if unknown. An unknown estimate gives an unknown end, never a
-default.
+of past jobs of its size (`State.runtime_s`), or None if unknown. An unknown estimate gives an unknown end,
+never a default.
 
 Times are scheduler seconds; durations are seconds.
 """

@@ -107,7 +107,7 @@ def set_wait(state: State, record: JobRecord) -> None:
     # ties of deadlines and completions break the same way.
     runtime_s = state.runtime_s(job)
     record.deadline = (state.now + wait_s + runtime_s) - runtime_s
-    estimated_by = "user" if job.runtime_estimate_s is not None else "mean of past jobs"
+    estimated_by = "user" if job.runtime_estimate_s is not None else "mean of past jobs of its size"
     wait = Wait(str(job.resources), None if isinf(wait_s) else wait_s, rule, runtime_s, estimated_by)
     record.wait = wait
     record.obstacle = None

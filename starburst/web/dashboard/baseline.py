@@ -60,8 +60,8 @@ def compare(store: Store, since: float, now: float) -> Comparison:
     """Compare the jobs submitted in `since` … `now` (scheduler seconds) with No-Wait on the same cluster.
 
     Earlier jobs hold the slots that they held. The run time of a job is that of its last run; a job that
-    has not ended counts with its estimate, or the default mean, and only up to now. One that ended before
-    it ran, or may not run yet, is left out. In the replay no job returns to the cluster,
+    has not ended counts with its estimate, or the mean that was taken for one, and only up to now. One that
+    ended before it ran, or may not run yet, is left out. In the replay no job returns to the cluster,
     starburst.io/max-wait is ignored, and a job that may not leave blocks no other job.
     """
     settings = stored_config(store).policy.settings()
@@ -119,4 +119,6 @@ def _end(record: JobRecord, now: float) -> float:
 
 
 def _estimate(record: JobRecord) -> float:
-    return record.job.runtime_estimate_s or 3600.0
+    """The user's estimate, or what the scheduler took for one when it gave the job its wait."""
+    given_s = record.wait.runtime_s if record.wait is not None else 3600.0
+    return record.job.runtime_estimate_s or given_s
