@@ -174,10 +174,11 @@ class State:
         return job.resources.gpu_equivalents(self.settings.cpus_per_gpu)
 
     def runtime_s(self, job: Job) -> float:
-        """t: the user's estimate, or the mean of past jobs of its size class."""
-        if job.runtime_estimate_s is not None:
-            return job.runtime_estimate_s
-        return self.load.runtime_s(job.resources.gpus)
+        """t: the user's estimate, or the mean of past jobs of its size class; at most its time limit."""
+        given_s = job.runtime_estimate_s
+        if given_s is None:
+            given_s = self.load.runtime_s(job.resources.gpus)
+        return given_s if job.time_limit_s is None else min(given_s, job.time_limit_s)
 
     def given_runtime_s(self, record: JobRecord) -> float:
         """The run time that the job's wait was derived from: means learnt since then do not change it."""

@@ -85,6 +85,8 @@ class Job(_HasShape):
     node_selector: tuple[tuple[str, str], ...] = ()
     #: The user's estimate of the run time, seconds; None if there is none.
     runtime_estimate_s: float | None = None
+    #: Its workload's time limit, seconds: no run is longer, whatever is estimated; None if there is none.
+    time_limit_s: float | None = None
     #: Wait for the cluster, seconds, in place of the policy's; None uses the policy.
     max_wait_s: float | None = None
     cloud: CloudChoice = CloudChoice.AUTO

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -73,6 +74,25 @@ def test_without_an_estimate_a_job_counts_as_long_as_past_jobs_of_its_size_on_av
     waits = [desk.log(name, "waits")[0].numbers for name in "ab"]
     assert [wait["wait_s"] for wait in waits] == pytest.approx([1.25 * HOUR, HOUR])
     assert {wait["estimated_by"] for wait in waits} == {"mean of past jobs of its size"}
+
+
+@pytest.mark.parametrize(
+    ("estimate_h", "limit_h", "taken_h", "by"),
+    [
+        (None, 0.5, 0.5, "time limit"),
+        (None, 2.0, 1.0, "mean of past jobs of its size"),
+        (3.0, 0.5, 0.5, "time limit"),
+        (0.25, 0.5, 0.25, "user"),
+    ],
+)
+def test_no_job_is_taken_to_run_for_longer_than_its_time_limit(
+    estimate_h: float | None, limit_h: float, taken_h: float, by: str
+) -> None:
+    desk = Desk(1, waiting="runtime", factor=0.5)
+    estimate_s = None if estimate_h is None else estimate_h * HOUR
+    desk.submit(job("busy"), replace(job("a"), runtime_estimate_s=estimate_s, time_limit_s=limit_h * HOUR))
+    waits = desk.log("a", "waits")[0].numbers
+    assert (waits["wait_s"], waits["estimated_by"]) == (pytest.approx(taken_h * HOUR / 2), by)
 
 
 def test_short_jobs_leave_at_once_even_past_free_nodes() -> None:

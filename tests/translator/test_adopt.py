@@ -44,7 +44,7 @@ def test_of_a_job_remains_what_its_user_wrote() -> None:
 
 def test_a_deadline_that_was_taken_off_while_the_job_waits_is_put_back() -> None:
     found = adopt(JOB)
-    assert found.workload.time_limit_s == 600
+    assert found.workload.time_limit_s == found.job.time_limit_s == 600
     assert json.loads(found.workload.manifest or "")["spec"]["activeDeadlineSeconds"] == 600
 
 

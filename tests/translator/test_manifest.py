@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_a_full_job_becomes_a_gang_with_all_its_wishes() -> None:
                 queue="nlp",
                 node_selector=(("zone", "b"),),
                 runtime_estimate_s=172800,
+                time_limit_s=3600,
                 max_wait_s=5400,
                 cloud=CloudChoice.AUTO,
                 checkpoint=True,
@@ -105,7 +107,7 @@ def test_a_plain_job_leaves_all_to_the_policy() -> None:
 
 def test_a_pod_is_a_job_of_one_task() -> None:
     found = read_one(pod(activeDeadlineSeconds=60))
-    assert found.job == read_one(GOOD_JOB).job
+    assert found.job == replace(read_one(GOOD_JOB).job, time_limit_s=60)
     assert found.workload.time_limit_s == 60
 
 

@@ -162,6 +162,7 @@ def _submission(
         node_selector=pod.node_selector,
         rules=pod.rules,
         runtime_estimate_s=hints.runtime_estimate_s,
+        time_limit_s=pod.workload.time_limit_s,
         max_wait_s=hints.max_wait_s,
         cloud=hints.cloud,
         checkpoint=hints.checkpoint,

@@ -183,6 +183,7 @@ STAGES: dict[str, Callable[[HeldOutCase], Iterator[HeldOutRun]]] = {
     "open": lambda case: curve(case, "wait", CURVE),
     "wrong": lambda case: controlled(case, "wrong"),
     "leave": lambda case: curve(case, "leave", LEAVE_CURVE),
+    "given": lambda case: controlled(case, "given"),
     "none": lambda case: controlled(case, "none"),
 }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from starburst.core.model.jobs import JobRecord
 
 
-class Unseen(NamedTuple):
+@dataclass(slots=True)
+class Unseen:
     """Jobs that have seen no machine, and machines that no queued job has seen as they are now."""
 
     jobs: list[JobRecord]

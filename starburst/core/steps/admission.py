@@ -108,6 +108,8 @@ def set_wait(state: State, record: JobRecord) -> None:
     runtime_s = state.runtime_s(job)
     record.deadline = (state.now + wait_s + runtime_s) - runtime_s
     estimated_by = "user" if job.runtime_estimate_s is not None else "mean of past jobs of its size"
+    if runtime_s == job.time_limit_s:
+        estimated_by = "time limit"
     wait = Wait(str(job.resources), None if isinf(wait_s) else wait_s, rule, runtime_s, estimated_by)
     record.wait = wait
     record.obstacle = None
