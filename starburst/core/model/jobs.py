@@ -16,11 +16,10 @@ class _HasId:
 
     __slots__ = ("id",)
     id: str
-    job: Job
 
     def __post_init__(self) -> None:
         """Keep the id at hand: the scheduler reads it some twenty times per job."""
-        self.id = self.job.id
+        self.id = self.job.id  # type: ignore[attr-defined]  # of the record; a field here would be a default
 
 
 @dataclass(slots=True)
