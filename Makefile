@@ -14,7 +14,7 @@ SKY = tests/sky_lab tests/hybrid
 
 SITE ?= dist/site
 
-.PHONY: help demo site man test volume pythons browser postgres ray gangs image kube sky sky-longer soak day rounds memory storm takeover fuzz lint types check bench wheel release audit lock clean
+.PHONY: help demo site man test volume compiled pythons browser postgres ray gangs image kube sky sky-longer soak day rounds memory storm takeover fuzz lint types check bench wheel release audit lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ test: $(VENV)/.compiled  ## all tests
 
 volume: $(VENV)/.dev  ## more of some of them: the scheduler killed at 50 moments, crashed at every point; whole traces
 	$(IN_MEMORY) $(BIN)/python -m pytest -n 2 --dist worksteal -m "volume and not postgres" tests/app tests/sim tests/store $(ARGS)
+
+compiled: $(VENV)/.dev  ## the core compiled by mypyc: does it simulate alike under every policy? four minutes of a C compiler, once
+	$(BIN)/python -m pytest -n 2 -m compiled tests/sim/test_compiled_engine.py $(ARGS)
 
 pythons: $(VENV)/.dev  ## the fast part of the tests on the oldest and the newest Python of this machine; ARGS=--all for each
 	$(BIN)/python -m tests.pythons $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
@@ -12,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from sim.engines import core_engine
+from sim.compiled import build
+from sim.engines import compiled_engine, core_engine
 from sim.errors import SimulationError
 from sim.outcomes import Outcomes, QueueResult, Result, measure, measure_queues
 from sim.slowdowns import Slowdowns, slowdowns
 from sim.spec import Spec
 from sim.trace import Floats, Trace
 
-ENGINES = ("auto", "core", "array")
+ENGINES = ("auto", "core", "array", "compiled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class SimulationRun:
 
 
 def run(trace: Trace, spec: Spec, engine: str = "auto") -> SimulationRun:
-    """Simulate the trace, by the array engine if possible unless an engine is named.
+    """Simulate the trace, unless an engine is named by the fastest that can and is at hand.
 
     Raises:
         SimulationError: the spec cannot be simulated, or not by this engine, or no job is counted.
@@ -62,9 +64,9 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> SimulationRun:
     _check_shares(spec, trace)
     estimate_h = estimates(trace, spec)
     name, simulate = _engine(engine, spec, estimate_h)
-    began = time.process_time()
+    began = _cpu_seconds()
     outcomes = simulate(trace, estimate_h, spec)
-    cpu_seconds = time.process_time() - began
+    cpu_seconds = _cpu_seconds() - began
     return SimulationRun(
         outcomes,
         measure(trace, outcomes, spec),
@@ -104,13 +106,15 @@ def _engine(
 ) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
     if asked not in ENGINES:
         raise SimulationError(f"--engine: {asked!r}: choose one of {', '.join(ENGINES)}")
-    if asked == "core":
-        return "core", core_engine.simulate
+    if asked in ("core", "compiled"):
+        return asked, core_engine.simulate if asked == "core" else compiled_engine.simulate
     why_not, simulate = _array_engine(spec, estimate_h)
     if not why_not:
         return "array", simulate
     if asked == "array":
         raise SimulationError(f"--engine: array: {why_not.rstrip('.')}; choose core or auto")
+    if len(estimate_h) >= compiled_engine.FEWEST_JOBS and build.ready() is not None:
+        return "compiled", compiled_engine.simulate
     return "core", core_engine.simulate
 
 
@@ -141,7 +145,12 @@ def _check_shares(spec: Spec, trace: Trace) -> None:
             raise SimulationError(f"--share: {name!r}: no job is in it; the trace {queues}")
 
 
+def _cpu_seconds() -> float:
+    """Of this process and its children that have ended."""
+    return time.process_time() + sum(os.times()[2:4])
+
+
 def max_rss_mb() -> float:
-    """Largest resident set of this process so far, MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Largest resident set so far of this process, or of a child of it that has ended, MiB."""
+    peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return peak / 1024 / (1024 if sys.platform == "darwin" else 1)

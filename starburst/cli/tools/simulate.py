@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sim.bound.best_possible import Yardstick
+from sim.compiled import build
 from sim.readers import on_cluster
 from sim.reports.figures import require_matplotlib, write_figures
 from sim.reports.title import title_of
@@ -18,13 +19,15 @@ from starburst.cli.tools.options import command, typed
 from starburst.cli.tools.packed import simulate_packed_cloud
 from starburst.cli.tools.simulate_options import SimulateOptions
 from starburst.cli.tools.simulate_report import outcomes_csv, points_csv, points_listing, summary
-from starburst.cli.tools.traces import at_work, jobs_of, make_directory, write
+from starburst.cli.tools.traces import at_work, jobs_of, make_directory, tell, write
 
 
 @command(SimulateOptions)
 def simulate(options: SimulateOptions) -> None:
     """Replay a trace, or your own history, under any policy."""
     spec = options.cluster.spec(history=options.history)
+    if options.engine == "compiled" and build.ready() is None:
+        tell(["the core is compiled for this machine, once: that takes some four minutes"])
     packing = options.packed.packing(typed(options.context), spec)
     if options.on and (packing is not None or not options.axes):
         raise UserError(
