@@ -1,4 +1,6 @@
-"""How fast traces are simulated: jobs per CPU second of both engines, by length of the trace, and on Philly.
+"""How fast traces are simulated: jobs per CPU second of each engine, by length of the trace, and on Philly.
+
+The compiled core takes part if it has been made (`starburst simulate --engine compiled`).
 
 Synthetic jobs arrive at random (Poisson) at a load of about .9 of 64 nodes of 8 GPUs; Compute-Wait α .076,
 out of order, at most 30 waiting. Every figure comes from a process of its own, so peak memory is its own too;
@@ -13,10 +15,8 @@ import argparse
 import csv
 import json
 import os
-import resource
 import subprocess
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from typing import Any
 import numpy as np
 
 from bench.growth import beyond
+from sim.compiled import build
 from sim.outcomes import measure
+from sim.run import cpu_s, max_rss_mb
 from sim.spec import Spec
 from sim.trace import Trace
 
@@ -46,6 +48,8 @@ PUBLISHED = {
     "philly no-wait": (12.0, 82_247),
     "synthetic": (306.0, 300_000),
 }
+#: The compiled core if it is here.
+ENGINES = ("core", "array", *(["compiled"] if build.ready() is not None else []))
 SHARED = Path(os.environ.get("STARBURST_SHARED") or Path(__file__).parents[2] / "shared")
 PHILLY = SHARED / "cases" / "philly.csv"
 
@@ -61,7 +65,7 @@ def main() -> None:
         return
     sizes = SIZES[:2] if args.small else SIZES
     growth: dict[str, float] = {}
-    for engine in ("core", "array"):
+    for engine in ENGINES:
         header(f"{engine}, synthetic")
         before: dict[str, Any] | None = None
         for jobs in (n for n in sizes if engine == "array" or n <= CORE_MOST):
@@ -84,7 +88,7 @@ def compare() -> None:
             continue
         header(f"{what}, {jobs:,} jobs")
         print(f"{'published simulator':<30}{published_s:>10.3f}{jobs / published_s:>14,.0f}")
-        for engine in ("core", "array"):
+        for engine in ENGINES:
             figures = measured(what, engine, jobs)
             show(engine, figures, None)
             print(f"{'':<30}× {published_s / figures['cpu_s']:,.0f} the published simulator's speed", end="")
@@ -120,15 +124,15 @@ def one(what: str, engine: str, jobs: int) -> dict[str, Any]:
     simulate = import_module(f"sim.engines.{engine}_engine").simulate
     seconds = []
     for _ in range(2 if engine == "array" else 1):
-        begin = time.process_time()
+        begin = cpu_s()
         outcomes = simulate(trace, trace.duration_h, spec)
-        seconds.append(time.process_time() - begin)
+        seconds.append(cpu_s() - begin)
     result = measure(trace, outcomes, spec)
     return {
         "jobs": len(trace),
         "cpu_s": seconds[-1],
         "first_s": seconds[0] - seconds[-1],
-        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_mib": max_rss_mb(),
         "cloud_cost": result.cloud_cost,
         "mean_jct_h": result.mean_jct_h,
     }

@@ -64,9 +64,9 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> SimulationRun:
     _check_shares(spec, trace)
     estimate_h = estimates(trace, spec)
     name, simulate = _engine(engine, spec, estimate_h)
-    began = _cpu_seconds()
+    began = cpu_s()
     outcomes = simulate(trace, estimate_h, spec)
-    cpu_seconds = _cpu_seconds() - began
+    cpu_seconds = cpu_s() - began
     return SimulationRun(
         outcomes,
         measure(trace, outcomes, spec),
@@ -145,8 +145,8 @@ def _check_shares(spec: Spec, trace: Trace) -> None:
             raise SimulationError(f"--share: {name!r}: no job is in it; the trace {queues}")
 
 
-def _cpu_seconds() -> float:
-    """Of this process and its children that have ended."""
+def cpu_s() -> float:
+    """CPU seconds of this process and of its children that have ended."""
     return time.process_time() + sum(os.times()[2:4])
 
 
