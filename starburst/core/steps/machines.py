@@ -195,8 +195,7 @@ def machines_lost(state: State, event: MachinesLost) -> None:
 
 def _tasks_left(state: State, record: JobRecord, instance: InstanceRecord, *, preempted: bool) -> int:
     """How many tasks of an elastic gang go on on the machines that are left of its instance; 0 if none do."""
-    goes_on = record.stop_why is None or record.stop_why in TAKEN
-    if not (record.job.least_tasks and record.alive and goes_on):
+    if not (record.job.least_tasks and record.alive and (record.stop_why or StopReason.LOST) in TAKEN):
         return 0
     if _spared(record, instance):
         return len(record.slots)
