@@ -9,7 +9,9 @@ from pathlib import Path
 
 from sim.compiled import build
 from sim.compiled.worker import PROGRAM, plain
+from sim.errors import SimulationError
 from sim.outcomes import Outcomes
+from sim.parallel import KILLED
 from sim.spec import Spec
 from sim.trace import Floats, Trace
 
@@ -21,7 +23,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec, tree: Path | None = N
     """Run all jobs of the trace to their end, as `core_engine.simulate` does; `tree`: another copy.
 
     Raises:
-        SimulationError: the copy cannot be made.
+        SimulationError: the copy cannot be made, or the system killed the process.
     """
     where = build.made() if tree is None else tree
     done = subprocess.run(
@@ -29,6 +31,10 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec, tree: Path | None = N
         input=pickle.dumps((plain(trace), estimate_h, plain(spec))),
         stdout=subprocess.PIPE,
         cwd=where,
-        check=True,
+        check=False,
+        start_new_session=True,  # Ctrl-C is for this process, which ends it
     )
+    if done.returncode < 0:
+        raise SimulationError(KILLED)
+    done.check_returncode()
     return Outcomes(**pickle.loads(done.stdout))

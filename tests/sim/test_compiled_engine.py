@@ -180,6 +180,12 @@ def test_what_cannot_be_compiled_or_kept_is_one_line(tmp_path: Path, monkeypatch
         build.made()
 
 
+def test_a_process_that_the_system_kills_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_engine, "PROGRAM", "import os; os.kill(os.getpid(), 9)")
+    with pytest.raises(SimulationError, match="a process of the simulation was killed"):
+        compiled_engine.simulate(drawn(4, 20), np.ones(20), SMALL, tmp_path)
+
+
 @pytest.fixture(scope="session")
 def compiled() -> Path:
     """The compiled copy; it takes four minutes to make."""
