@@ -12,13 +12,12 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from sim.compiled.sources import modules, native
+from sim.compiled.sources import is_compiled, native, reached
 from sim.errors import SimulationError
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("starburst", "sim")
 NEEDS = "--engine: compiled: needs mypyc: pip install starburst-hybrid[compiled]; choose core"
-BUILD_LIMIT_S = 3600.0
+HOUR_S = 3600.0
 SETTINGS = "[mypy]\nfollow_imports = silent\nignore_missing_imports = true\ncache_dir = /dev/null\n"
 #: More optimisation than -O1 makes the code no faster, and takes longer.
 PROGRAM = """
@@ -53,21 +52,18 @@ def made() -> Path:
                 _make(where)
     except OSError as error:
         raise SimulationError(f"--engine: compiled: {where}: {error.strerror}; choose core") from None
+    except subprocess.TimeoutExpired:
+        raise SimulationError("--engine: compiled: was not made within an hour; choose core") from None
     return where
 
 
 def copy(tree: Path) -> list[str]:
     """Write the sources into a directory, the core's for mypyc; returns the files to be compiled."""
-    for package in PACKAGES:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            there = tree / file.relative_to(ROOT)
-            there.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, there)
-    files = modules(tree)
-    for name in files:
-        source = (tree / name).read_text(encoding="utf-8")
-        (tree / name).write_text(native(source), encoding="utf-8")
-    return files
+    for name in reached(ROOT):
+        source = (ROOT / name).read_text(encoding="utf-8")
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(native(source) if is_compiled(name) else source, encoding="utf-8")
+    return [*filter(is_compiled, reached(tree))]
 
 
 def _where() -> Path | None:
@@ -77,7 +73,7 @@ def _where() -> Path | None:
         return None
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     told = hashlib.sha256(" ".join([sys.version, *tools]).encode())
-    for name in (*modules(ROOT), *(f"sim/compiled/{own}.py" for own in ("build", "sources", "worker"))):
+    for name in (*reached(ROOT), "sim/compiled/build.py", "sim/compiled/sources.py"):
         told.update((ROOT / name).read_bytes())
     return caches / "starburst" / f"core-{told.hexdigest()[:16]}"
 
@@ -97,7 +93,7 @@ def _make(where: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=BUILD_LIMIT_S,
+            timeout=HOUR_S,
             check=False,
         )
         if done.returncode:

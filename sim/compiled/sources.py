@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: Where a simulation by the core begins.
-START = "sim.engines.core_engine"
+#: What the process that simulates begins with; the rest follows from imports.
+START, PACKAGES = "sim.compiled.worker", ("starburst", "sim")
 #: What is compiled of what that imports. Packing is arrays, and that engine shares no machines.
 COMPILED = ("starburst.core", "starburst.policy", "starburst.domain", "sim.world", "sim.engines")
 INTERPRETED = ("starburst.policy.packing", "starburst.domain.value")
@@ -21,18 +21,21 @@ FUTURE = "from __future__ import annotations\n"
 NEEDED = "\nfrom dataclasses import dataclass\n\nfrom mypy_extensions import mypyc_attr\n"
 
 
-def modules(root: Path) -> list[str]:
-    """Files to be compiled, relative to the directory of the packages, sorted."""
-    seen: set[str] = set()
+def reached(root: Path) -> list[str]:
+    """Files that a simulation by the core imports, relative to the directory of the packages, sorted."""
+    seen: dict[str, Path] = {}
     left = [START]
     while left:
         name = left.pop()
-        file = root.joinpath(*name.split(".")).with_suffix(".py")
-        if name in seen or not file.is_file():
+        at = root.joinpath(*name.split("."))
+        file = at / "__init__.py" if at.is_dir() else at.with_suffix(".py")
+        if name in seen or name.partition(".")[0] not in PACKAGES or not file.is_file():
             continue
-        seen.add(name)
-        left += _imported(ast.parse(file.read_text(encoding="utf-8")))
-    return sorted(f"{name.replace('.', '/')}.py" for name in seen if _is_compiled(name))
+        seen[name] = file
+        left.append(name.rpartition(".")[0])
+        if not at.is_dir():  # packages import nothing, but `starburst` its client on demand
+            left += _imported(ast.parse(file.read_text(encoding="utf-8")))
+    return sorted(str(file.relative_to(root)) for file in seen.values())
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
@@ -42,11 +45,14 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _is_compiled(name: str) -> bool:
+def is_compiled(file: str) -> bool:
+    """Whether a file that is reached is compiled; the others are interpreted."""
+    name = file.removesuffix(".py").replace("/", ".")
+
     def within(packages: tuple[str, ...]) -> bool:
         return any(name == package or name.startswith(f"{package}.") for package in packages)
 
-    return within(COMPILED) and not within(INTERPRETED)
+    return within(COMPILED) and not within(INTERPRETED) and not name.endswith(".__init__")
 
 
 def native(source: str) -> str:

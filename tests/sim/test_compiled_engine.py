@@ -14,7 +14,7 @@ from numpy.random import Generator
 
 from sim import run as runs
 from sim.compiled import build
-from sim.compiled.sources import modules, native
+from sim.compiled.sources import is_compiled, native, reached
 from sim.engines import compiled_engine, core_engine
 from sim.errors import SimulationError
 from sim.experiments.shared import gpu_jobs
@@ -118,14 +118,25 @@ class Empty:
 
 
 def test_what_is_compiled_is_all_that_a_simulation_runs_of_the_core() -> None:
-    files = modules(build.ROOT)
-    assert {"starburst/core/scheduler.py", "starburst/policy/waiting.py", "sim/world.py"} <= {*files}
-    assert not any("/packing/" in name or name.endswith("domain/value.py") for name in files)
+    files = reached(build.ROOT)
+    compiled = {*filter(is_compiled, files)}
+    assert {"starburst/core/scheduler.py", "starburst/policy/waiting.py", "sim/world.py"} <= compiled
+    interpreted = {*files} - compiled
+    assert {"sim/spec.py", "starburst/__init__.py", "starburst/domain/value.py"} <= interpreted
+    packages = {"/".join(name.split("/")[:2]) for name in files if name.count("/") > 1}
+    assert packages == {
+        "sim/compiled",
+        "sim/engines",
+        "starburst/core",
+        "starburst/domain",
+        "starburst/policy",
+    }
+    assert not any("/packing/" in name for name in compiled)
 
 
 def test_the_copy_gives_the_same_before_it_is_compiled(tmp_path: Path) -> None:
     files = build.copy(tmp_path)
-    assert files == modules(tmp_path) == modules(build.ROOT)
+    assert files == [*filter(is_compiled, reached(tmp_path))] == [*filter(is_compiled, reached(build.ROOT))]
     for changes in (SPECS["as published"], SPECS["calibrated"], SPECS["home again"]):
         same(drawn(1, 120), replace(SMALL, **changes), tmp_path)
 
