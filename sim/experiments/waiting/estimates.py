@@ -12,7 +12,6 @@ import numpy as np
 
 from sim.experiments.shared import table
 from sim.experiments.waiting.held_out import CASES, CURVE, PERCENTS, HeldOutRun, curve, ends
-from sim.trace import Floats
 
 COMMAND = "python -m sim.experiments.waiting.estimates KINDS… NAMES… > RUNS.jsonl"
 #: One kind: calibrated budgets beside open loop, both with these estimates; their runs: held_out.py.
@@ -59,51 +58,55 @@ def curves(runs: Iterable[HeldOutRun]) -> Mapping[str, dict[str, SavingCurve]]:
     return found
 
 
+class _Pairs:
+    """Savings and p99 of two ways beside each other, as rows of a table."""
+
+    def __init__(self, *head: str) -> None:
+        self._head = head
+        self._rows: list[tuple[str, ...]] = []
+        self._gains: list[float] = []
+        self._ratios: list[float] = []
+
+    def add(self, names: tuple[str, ...], first: tuple[float, float], second: tuple[float, float]) -> None:
+        """Percent saved and p99 of each."""
+        self._gains.append(second[0] - first[0])
+        self._ratios.append(second[1] / first[1])
+        saves = f"{first[0]:.1f} %", f"{second[0]:.1f} % ({self._gains[-1]:+.1f})"
+        self._rows.append((*names, *saves, f"{first[1]:.1f}", f"{second[1]:.1f}"))
+
+    def told(self) -> str:
+        """The table, the worst first, and its means."""
+        gains = np.array(self._gains)
+        worst_first = [self._rows[at] for at in np.argsort(gains, kind="stable")]
+        return (
+            f"{table(self._head, worst_first)}\n\n{len(gains)} points: {gains.mean():+.1f} on average, "
+            f"{gains.min():+.1f} to {gains.max():+.1f}; cheaper by more than 2 in {(gains > 2).sum()}, "
+            f"dearer in {(gains < -2).sum()}; p99 {np.mean(self._ratios):.2f} times"
+        )
+
+
 def report(runs: Iterable[HeldOutRun], kind: str, other: str) -> str:
-    """Two kinds of estimates at equal increase, where both get there; the worst first, then their means."""
-    rows: list[tuple[str, ...]] = []
-    gains: list[float] = []
-    ratios: list[float] = []
+    """Two kinds of estimates at equal increase, where both get there."""
+    pairs = _Pairs("run", "longer by", f"{kind}: saves", f"{other}: saves", f"p99, {kind}", f"p99, {other}")
     for case, kinds in curves(runs).items():
-        if not {kind, other} <= kinds.keys():
-            continue
-        first, second = kinds[kind], kinds[other]
-        for percent in (p for p in PERCENTS if p <= min(first.reach, second.reach)):
-            (saved, p99), (saved_other, p99_other) = first.at(percent), second.at(percent)
-            gains.append(saved_other - saved)
-            ratios.append(p99_other / p99)
-            saves = f"{saved:.1f} %", f"{saved_other:.1f} % ({gains[-1]:+.1f})"
-            rows.append((case, f"{percent:g} %", *saves, f"{p99:.1f}", f"{p99_other:.1f}"))
-    head = ("run", "longer by", f"{kind}: saves", f"{other}: saves", f"p99, {kind}", f"p99, {other}")
-    worst_first = [rows[at] for at in np.argsort(gains, kind="stable")]
-    return f"{table(head, worst_first)}\n\n{_means(np.array(gains), float(np.mean(ratios)))}"
+        if {kind, other} <= kinds.keys():
+            first, second = kinds[kind], kinds[other]
+            for percent in (p for p in PERCENTS if p <= min(first.reach, second.reach)):
+                pairs.add((case, f"{percent:g} %"), first.at(percent), second.at(percent))
+    return pairs.told()
 
 
 def calibrated(runs: Iterable[HeldOutRun], kind: str) -> str:
     """Calibrated budgets with these estimates, beside open loop with them at the same increase."""
     known = list(runs)
-    loops = curves(known)
-    rows: list[tuple[str, ...]] = []
-    gains: list[float] = []
-    ratios: list[float] = []
-    for run in (run for run in known if run.policy == "control" and run.estimates == kind):
-        no_wait = next(r for r in known if (r.case, r.policy) == (run.case, "no-wait"))
-        saved, p99 = loops[run.case][kind].at(run.increase)
-        saves = 100 * (1 - run.cost / no_wait.cost)
-        gains.append(saves - saved)
-        ratios.append(run.p99 / p99)
-        told = f"{run.increase:.1f} %", f"{saved:.1f} %", f"{saves:.1f} % ({gains[-1]:+.1f})"
-        rows.append((run.case, f"{run.percent:g} %", *told, f"{p99:.1f}", f"{run.p99:.1f}"))
+    loops, no_wait = curves(known), {run.case: run.cost for run in known if run.policy == "no-wait"}
     head = ("run", "P", "realises", "open: saves there", "calibrated: saves", "p99, open", "p99, calibrated")
-    worst_first = [rows[at] for at in np.argsort(gains, kind="stable")]
-    return f"{table(head, worst_first)}\n\n{_means(np.array(gains), float(np.mean(ratios)))}"
-
-
-def _means(gains: Floats, p99: float) -> str:
-    return (
-        f"{len(gains)} points: {gains.mean():+.1f} on average, {gains.min():+.1f} to {gains.max():+.1f}; "
-        f"cheaper by more than 2 in {(gains > 2).sum()}, dearer in {(gains < -2).sum()}; p99 {p99:.2f} times"
-    )
+    pairs = _Pairs(*head)
+    for run in (run for run in known if run.policy == "control" and run.estimates == kind):
+        ours = 100 * (1 - run.cost / no_wait[run.case]), run.p99
+        names = (run.case, f"{run.percent:g} %", f"{run.increase:.1f} %")
+        pairs.add(names, loops[run.case][kind].at(run.increase), ours)
+    return pairs.told()
 
 
 def main() -> None:
