@@ -17,6 +17,7 @@ from sim.errors import SimulationError
 
 ROOT = Path(__file__).parents[2]
 NEEDS = "--engine: compiled: needs mypyc: pip install starburst-hybrid[compiled]; choose core"
+HOMELESS = "--engine: compiled: there is no home to keep it in; set XDG_CACHE_HOME, or choose core"
 HOUR_S = 3600.0
 SETTINGS = "[mypy]\nfollow_imports = silent\nignore_missing_imports = true\ncache_dir = /dev/null\n"
 #: More optimisation than -O1 makes the code no faster, and takes longer.
@@ -31,8 +32,11 @@ setup(name="core", script_args=["-q", "build_ext", "--inplace"], packages=[], ex
 
 def ready() -> Path | None:
     """The compiled copy of these sources; None if it has not been made."""
-    where = _where()
-    return where if where is not None and where.is_dir() else None
+    try:
+        where = _where()
+    except SimulationError:
+        return None
+    return where if where.is_dir() else None
 
 
 def made() -> Path:
@@ -42,8 +46,6 @@ def made() -> Path:
         SimulationError: mypyc or a C compiler is missing, or it cannot be made or kept.
     """
     where = _where()
-    if where is None:
-        raise SimulationError(NEEDS)
     try:
         where.parent.mkdir(parents=True, exist_ok=True)
         with (where.parent / "core.lock").open("w") as lock:
@@ -66,12 +68,14 @@ def copy(tree: Path) -> list[str]:
     return [*filter(is_compiled, reached(tree))]
 
 
-def _where() -> Path | None:
+def _where() -> Path:
     try:
         tools = [version(name) for name in ("mypy", "setuptools")]
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except PackageNotFoundError:
-        return None
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        raise SimulationError(NEEDS) from None
+    except RuntimeError:  # a user without a home
+        raise SimulationError(HOMELESS) from None
     told = hashlib.sha256(" ".join([sys.version, *tools]).encode())
     for name in (*reached(ROOT), "sim/compiled/build.py", "sim/compiled/sources.py"):
         told.update((ROOT / name).read_bytes())

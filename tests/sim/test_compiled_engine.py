@@ -172,6 +172,20 @@ def test_without_mypyc_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def test_without_a_home_to_keep_it_in_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(build.Path, "home", homeless)
+    assert build.ready() is None, "an engine that nobody named is not missed"
+    with pytest.raises(SimulationError) as caught:
+        build.made()
+    assert str(caught.value) == (
+        "--engine: compiled: there is no home to keep it in; set XDG_CACHE_HOME, or choose core"
+    )
+
+
 def test_what_cannot_be_compiled_or_kept_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failed(*_args: object, **_options: object) -> Any:
         return subprocess.CompletedProcess([], 1, "a\nerror: command 'gcc' failed: No such file\n")

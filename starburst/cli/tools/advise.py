@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.reports.advice import BUDGETS
+from sim.reports.advice import BUDGETS, other_estimates
 from sim.reports.figures import require_matplotlib, write_figures
 from sim.reports.title import title_of
 from sim.spec import CHOICES, HOUR_S, Spec, option
@@ -139,11 +139,14 @@ def advise(options: AdviseOptions) -> None:
     with at_work(f"simulating {sum(map(len, traces)):,} jobs") as progress:
         bases = [(trace, with_queues_of(trace, spec)) for trace in traces]
         grids = sweeps(bases, [BUDGETS], on=options.on, progress=progress)
-    with at_work("simulating other estimates") as progress:
-        found = [
-            AdvisedTrace.of(name or "", trace, points, on=options.on, progress=progress)
-            for name, trace, points in zip(names, traces, grids, strict=True)
-        ]
+    found = [AdvisedTrace.of(name or "", points) for name, points in zip(names, grids, strict=True)]
+    chosen = [(at, each.best.spec) for at, each in enumerate(found) if each.best is not None]
+    if chosen:
+        with at_work("simulating other estimates") as progress:
+            bases = [(traces[at], best) for at, best in chosen]
+            others = sweeps(bases, [other_estimates(spec)], on=options.on, progress=progress)
+        for (at, _), (other,) in zip(chosen, others, strict=True):
+            found[at] = found[at].beside(traces[at], other)
     try:
         if out is not None:
             write_figures(grids[0], out, title_of(traces[0], [spec]))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim.reports.advice import Advice, about_estimates, advise, other_estimates
+from sim.reports.advice import Advice, about_estimates, advise
 from sim.reports.amounts import dollars, percent
-from sim.sweep import Progress, SweepPoint, sweep
+from sim.sweep import SweepPoint
 from sim.trace import Trace
 from starburst.cli.output import Column, Format, Listing, print_data
 from starburst.cli.tools.simulate_report import points_listing, rows_of, who_pays
@@ -22,25 +22,23 @@ class AdvisedTrace:
     points: list[SweepPoint]
     advice: Advice
     #: The advised budget under other estimates; None if waiting saves nothing.
-    otherwise: SweepPoint | None
+    otherwise: SweepPoint | None = None
 
     @classmethod
-    def of(
-        cls, name: str, trace: Trace, points: list[SweepPoint], *, on: str, progress: Progress
-    ) -> AdvisedTrace:
-        """The advice that follows from a grid, and what other estimates would make of it."""
-        advice = advise(points)
-        best = _chosen(points, advice)
-        if best is None:
-            return cls(name, points, advice, None)
-        (otherwise,) = sweep(trace, best.spec, [other_estimates(best.spec)], on=on, progress=progress)
-        told = about_estimates(trace, best, otherwise)
-        return cls(name, points, replace(advice, sentences=(*advice.sentences, told)), otherwise)
+    def of(cls, trace: str, points: list[SweepPoint]) -> AdvisedTrace:
+        """The advice that follows from a grid."""
+        return cls(trace, points, advise(points))
+
+    def beside(self, trace: Trace, otherwise: SweepPoint) -> AdvisedTrace:
+        """With a sentence on what the advised budget would save under other estimates."""
+        assert self.best is not None
+        sentences = (*self.advice.sentences, about_estimates(trace, self.best, otherwise))
+        return replace(self, advice=replace(self.advice, sentences=sentences), otherwise=otherwise)
 
     @property
     def best(self) -> SweepPoint | None:
         """The simulation of the advised budget; None if waiting saves nothing."""
-        return _chosen(self.points, self.advice)
+        return next((p for p in self.points if p.spec.budget_percent == self.advice.budget_percent), None)
 
     def as_dict(self) -> dict[str, Any]:
         """Stable keys, as in `-o json`."""
@@ -50,10 +48,6 @@ class AdvisedTrace:
             "budgets": [point.as_dict() for point in self.points],
             "other_estimates": None if self.otherwise is None else self.otherwise.as_dict(),
         }
-
-
-def _chosen(points: list[SweepPoint], advice: Advice) -> SweepPoint | None:
-    return next((p for p in points if p.spec.budget_percent == advice.budget_percent), None)
 
 
 def print_advice(found: AdvisedTrace, output: Format) -> None:

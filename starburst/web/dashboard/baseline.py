@@ -119,6 +119,7 @@ def _end(record: JobRecord, now: float) -> float:
 
 
 def _estimate(record: JobRecord) -> float:
-    """The user's estimate, or what the scheduler took for one when it gave the job its wait."""
-    given_s = record.wait.runtime_s if record.wait is not None else 3600.0
-    return record.job.runtime_estimate_s or given_s
+    """What the scheduler took it to be when it gave the job its wait."""
+    if record.wait is not None:
+        return record.wait.runtime_s
+    return record.job.runtime_estimate_s or 3600.0
