@@ -63,7 +63,7 @@ def run(trace: Trace, spec: Spec, engine: str = "auto") -> SimulationRun:
     _check_warmup(spec, len(trace))
     _check_shares(spec, trace)
     estimate_h = estimates(trace, spec)
-    name, simulate = _engine(engine, spec, estimate_h)
+    name, simulate = chosen(engine, trace, estimate_h, spec)
     began = cpu_s()
     outcomes = simulate(trace, estimate_h, spec)
     cpu_seconds = cpu_s() - began
@@ -101,14 +101,19 @@ def estimates(trace: Trace, spec: Spec) -> Floats:
     return np.maximum(trace.duration_h * (1 + errors), 0.0)
 
 
-def _engine(
-    asked: str, spec: Spec, estimate_h: Floats
+def chosen(
+    asked: str, trace: Trace, estimate_h: Floats, spec: Spec
 ) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
+    """The engine asked for, or for "auto" the fastest that can and is at hand: its name and its `simulate`.
+
+    Raises:
+        SimulationError: there is no such engine, or it cannot.
+    """
     if asked not in ENGINES:
         raise SimulationError(f"--engine: {asked!r}: choose one of {', '.join(ENGINES)}")
     if asked in ("core", "compiled"):
         return asked, core_engine.simulate if asked == "core" else compiled_engine.simulate
-    why_not, simulate = _array_engine(spec, estimate_h)
+    why_not, simulate = _array_engine(trace, estimate_h, spec)
     if not why_not:
         return "array", simulate
     if asked == "array":
@@ -118,13 +123,15 @@ def _engine(
     return "core", core_engine.simulate
 
 
-def _array_engine(spec: Spec, estimate_h: Floats) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
+def _array_engine(
+    trace: Trace, estimate_h: Floats, spec: Spec
+) -> tuple[str, Callable[[Trace, Floats, Spec], Outcomes]]:
     """Why the array engine cannot simulate this spec ("" if it can), and its `simulate`."""
     try:
         arrays = import_module("sim.engines.array_engine")
     except ImportError:
         return "needs numba: pip install starburst-hybrid[fast]", core_engine.simulate
-    return arrays.why_not(spec, estimate_h), arrays.simulate
+    return arrays.why_not(spec, trace, estimate_h), arrays.simulate
 
 
 def _check_warmup(spec: Spec, jobs: int) -> None:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from sim.array.kernel import Runs
 
 
-def why_not(spec: Spec, estimate_h: Floats | None = None) -> str:
+def why_not(spec: Spec, trace: Trace | None = None, estimate_h: Floats | None = None) -> str:
     """Why this engine cannot simulate the parameters, one sentence; empty if it can.
 
-    `estimate_h`: the estimates, NaN where there is none; all jobs have one if None.
+    `estimate_h`: the estimates of the trace, NaN where there is none; all are right if None.
     """
     if find_spec("numba") is None:
         return "Numba is not installed (the extra `fast`)."
@@ -46,14 +46,21 @@ def why_not(spec: Spec, estimate_h: Floats | None = None) -> str:
         return "A budget that is calibrated as the jobs go is simulated by the core only."
     if estimate_h is not None and np.isnan(estimate_h).any():
         return "Jobs without an estimate wait by the mean run time of such jobs, which only the core learns."
+    if trace is not None and estimate_h is not None and _corrects(trace, estimate_h):
+        return "Users' estimates count by what their past ones were worth, which only the core learns."
     if learns_run_times(spec):
         return f"Without a factor {spec.waiting} learns run times as jobs end, which only the core does."
     return ""
 
 
+def _corrects(trace: Trace, estimate_h: Floats) -> bool:
+    """Whether the core would take any estimate for too long (`starburst.policy.estimate_accuracy`)."""
+    return trace.users is not None and any(trace.users) and bool((estimate_h > trace.duration_h).any())
+
+
 def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     """Run all jobs of the trace to their end. `estimate_h` are the run times that the scheduler assumes."""
-    why = why_not(spec, estimate_h)
+    why = why_not(spec, trace, estimate_h)
     if why:
         raise ValueError(why)
     kernel = import_module("sim.array.kernel")  # requires Numba, an optional extra

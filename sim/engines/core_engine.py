@@ -63,6 +63,7 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
                 spread=trace.spread(i),
                 max_wait_s=waits[i],
                 priority=priorities[i],
+                user="" if trace.users is None else trace.users[i],
             ),
             float(trace.arrival_h[i]) * hour,
             float(trace.duration_h[i]) * hour,

@@ -27,9 +27,11 @@ from starburst.core.parts.fleet import Fleet
 from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.parts.passes import EasyBackfill, InOrder, OutOfOrder, Walk
 from starburst.core.parts.queue import Passed, ShapeQueue
+from starburst.core.parts.run_times import RunTimes
 from starburst.core.parts.wait_forecast import WaitForecast
 from starburst.domain.job import ALIVE, CloudChoice, Job, Phase, Site
 from starburst.policy.disciplines.registry import DISCIPLINES
+from starburst.policy.estimate_accuracy import Accuracy
 from starburst.policy.fair import Queue, Tags
 from starburst.policy.ordering import ORDERS
 from starburst.policy.packing.plan import Packer
@@ -50,7 +52,17 @@ class Changes:
     are read from the store and carried out again, which their idempotency keys make safe.
     """
 
-    __slots__ = ("actions", "decisions", "ignored", "instances", "jobs", "nodes", "offers", "speeds")
+    __slots__ = (
+        "accuracies",
+        "actions",
+        "decisions",
+        "ignored",
+        "instances",
+        "jobs",
+        "nodes",
+        "offers",
+        "speeds",
+    )
 
     def __init__(self) -> None:
         self.decisions: list[Decision] = []
@@ -64,6 +76,8 @@ class Changes:
         self.offers = False
         #: Snapshot of the learnt throughputs, if they changed.
         self.speeds: Mapping[str, object] | None = None
+        #: What the estimates of these users are worth now.
+        self.accuracies: dict[str, Accuracy] = {}
 
 
 class State:
@@ -95,6 +109,7 @@ class State:
         #: Earliest time of the next consolidation.
         self.next_round = 0.0
         self.load = LoadEstimate(settings.prior_size, settings.prior_runtime_s, settings.prior_jobs)
+        self.run_times = RunTimes(self.load)
         self.meter = Meter(settings, self.load)
         #: Caps (core/steps/budget.py): the stored ledgers; the cached statuses with their time; and the jobs
         #: that a cap keeps queued, with the expected cost of each, micro-dollars.
@@ -174,11 +189,14 @@ class State:
         return job.resources.gpu_equivalents(self.settings.cpus_per_gpu)
 
     def runtime_s(self, job: Job) -> float:
-        """t: the user's estimate, or the mean of past jobs of its size class; at most its time limit."""
-        given_s = job.runtime_estimate_s
-        if given_s is None:
-            given_s = self.load.runtime_s(job.resources.gpus)
-        return given_s if job.time_limit_s is None else min(given_s, job.time_limit_s)
+        """t: how long the job is taken to run."""
+        return self.run_times.expected_s(job)
+
+    def ran(self, job: Job, run_s: float) -> None:
+        """Learn from the run time of a job that succeeded."""
+        accuracy = self.run_times.succeeded(job, run_s)
+        if accuracy is not None:
+            self.changes.accuracies[job.user] = accuracy
 
     def given_runtime_s(self, record: JobRecord) -> float:
         """The run time that the job's wait was derived from: means learnt since then do not change it."""

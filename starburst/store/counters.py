@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from starburst.core.model.decisions import Decision
 from starburst.core.model.jobs import JobRecord
 from starburst.domain.job import CloudChoice, Phase
 from starburst.store import codec
-from starburst.store.schema import facts
-from starburst.store.statements import fact_body, rows_with
+from starburst.store.statements import documents_of, fact_body, rows_with
 
 if TYPE_CHECKING:
     from starburst.core.state import Changes
@@ -102,12 +101,12 @@ def tallies(conn: Connection) -> DecisionCounters:
 
 def waits(conn: Connection) -> dict[str, Waits]:
     """Waits of jobs that were given a place, by queue."""
-    return dict(_by_queue(conn, WAITS, dict[str, WaitHistogram]))
+    return documents_of(conn, WAITS, dict[str, WaitHistogram])
 
 
 def spent(conn: Connection) -> dict[str, Spent]:
     """Settled bills, by queue."""
-    return dict(_by_queue(conn, SPENT, dict[str, int]))
+    return documents_of(conn, SPENT, dict[str, int])
 
 
 def steps(conn: Connection) -> StepDurations:
@@ -158,7 +157,7 @@ def _decided(kept: DecisionCounters, decision: Decision, record: JobRecord | Non
 
 def _new_waits(conn: Connection, admissions: Sequence[Admission]) -> dict[str, object]:
     """The waits of these jobs' queues with theirs, by fact key."""
-    kept = dict(_by_queue(conn, WAITS, dict[str, WaitHistogram], {queue for queue, *_ in admissions}))
+    kept = documents_of(conn, WAITS, dict[str, WaitHistogram], {queue for queue, *_ in admissions})
     for queue, site, wait_s in admissions:
         kept.setdefault(queue, {}).setdefault(site, WaitHistogram()).add(wait_s)
     return {WAITS + queue: waits for queue, waits in kept.items()}
@@ -166,7 +165,7 @@ def _new_waits(conn: Connection, admissions: Sequence[Admission]) -> dict[str, o
 
 def _new_spent(conn: Connection, bills: Mapping[tuple[str, str], int]) -> dict[str, object]:
     """The settled bills of these queues with these bills, by fact key."""
-    kept = dict(_by_queue(conn, SPENT, dict[str, int], {queue for queue, _ in bills}))
+    kept = documents_of(conn, SPENT, dict[str, int], {queue for queue, _ in bills})
     for (queue, user), micro_usd in bills.items():
         by_user = kept.setdefault(queue, {})
         by_user[user] = by_user.get(user, 0) + micro_usd
@@ -206,20 +205,6 @@ def _stored(conn: Connection, ids: Sequence[str]) -> Iterator[JobRecord]:
     """These jobs as stored before the step; new jobs are missing."""
     for (text,) in rows_with(conn, "SELECT record FROM jobs", "id", ids):
         yield codec.decode(JobRecord, text)
-
-
-def _by_queue(
-    conn: Connection, prefix: str, kind: type[T], queues: Collection[str] | None = None
-) -> Iterator[tuple[str, T]]:
-    """The documents of these queues, or of all; queues without one are missing."""
-    if queues is None:
-        every = select(facts.c.key, facts.c.body).where(facts.c.key.startswith(prefix, autoescape=True))
-        found: Iterable[Sequence[Any]] = conn.execute(every)
-    else:
-        keys = [prefix + queue for queue in sorted(queues)]
-        found = rows_with(conn, "SELECT key, body FROM facts", "key", keys)
-    for name, body in found:
-        yield name.removeprefix(prefix), codec.decode(kind, body)
 
 
 def _add(counts: dict[str, int], key: str) -> None:

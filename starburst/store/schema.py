@@ -166,13 +166,16 @@ actions = Table(
 
 #: Small documents: "facts", "nodes" and "offers" of the core; "controller", a random id; "clock";
 #: "tallies", "steps", "waits/QUEUE" and "spent/QUEUE", monotonic counters; "speeds", the throughput table of
-#: jobs that share instances.
+#: jobs that share instances; "accuracy/USER", what the user's estimates of run times are worth.
 facts = Table(
     "facts",
     metadata,
     Column("key", Text, primary_key=True),
     Column("body", Text, nullable=False),
 )
+
+#: Prefix of the keys of what users' estimates of run times are worth.
+ACCURACY = "accuracy/"
 
 #: Tokens of the HTTP API. Times are wall seconds.
 tokens = Table(

@@ -6,17 +6,18 @@ SQLite takes to execute it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Column, Connection, Table, bindparam, delete, insert
+from sqlalchemy import Column, Connection, Table, bindparam, delete, insert, select
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.sql.dml import UpdateBase
 
-from starburst.store import rows
+from starburst.store import codec, rows
 from starburst.store.databases import sqlite
 from starburst.store.listings.plain_sql import Ask, where
+from starburst.store.schema import facts
 from starburst.store.transactions import ask_within
 
 #: Writes statements as SQLite takes them, with values by name.
@@ -30,6 +31,31 @@ def fact_body(conn: Connection, key: str) -> str | None:
     """The text of a small document; None if it was never stored."""
     found = ask_within(conn, FACT_BODY, {"key": key})
     return str(found[0][0]) if found else None
+
+
+def document(conn: Connection, key: str, kind: type[codec.T]) -> codec.T | None:
+    """A small document; None if it was never stored."""
+    body = fact_body(conn, key)
+    return None if body is None else codec.decode(kind, body)
+
+
+def documents_of(
+    conn: Connection, prefix: str, kind: type[codec.T], names: Iterable[str] | None = None
+) -> dict[str, codec.T]:
+    """The small documents under `prefix` of these names, or of all; names without one are missing."""
+    if names is None:
+        every = select(facts.c.key, facts.c.body).where(facts.c.key.startswith(prefix, autoescape=True))
+        found: Iterable[Sequence[Any]] = conn.execute(every)
+    else:
+        keys = [prefix + name for name in sorted(names)]
+        found = rows_with(conn, "SELECT key, body FROM facts", "key", keys)
+    return {name.removeprefix(prefix): codec.decode(kind, body) for name, body in found}
+
+
+def put_documents(conn: Connection, documents: Mapping[str, object]) -> None:
+    """Store small documents, by key."""
+    rows_ = [{"key": key, "body": codec.encode(value)} for key, value in documents.items()]
+    replace(conn, facts, facts.c.key, rows_)
 
 
 def many(conn: Connection, statement: UpdateBase, rows_: Sequence[rows.TableRow]) -> int | None:

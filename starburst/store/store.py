@@ -23,14 +23,15 @@ from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission, Workload
 from starburst.domain.node import Node
+from starburst.policy.estimate_accuracy import Accuracy
 from starburst.store import arrays, codec, counters, rows, user_requests
 from starburst.store.arrays import ArrayJobs, Room, TakenJobs
 from starburst.store.databases.sqlite import path_of
 from starburst.store.engine import dispose, open_engine, readers, took_effect, watch
 from starburst.store.errors import DuplicateJobError, StoreError, UnsureError
 from starburst.store.quota import Quota
-from starburst.store.schema import actions, decisions, events, facts, instances, jobs, requests
-from starburst.store.statements import FACT_BODY, fact_body, many, replace
+from starburst.store.schema import ACCURACY, actions, decisions, events, instances, jobs, requests
+from starburst.store.statements import FACT_BODY, document, documents_of, many, put_documents, replace
 from starburst.store.transactions import Asks, transaction
 from starburst.store.user_requests import UserRequest, ask_edits, user_request
 
@@ -307,6 +308,7 @@ class Store:
             documents["offers"] = tuple(step.offers)
         if changes.speeds is not None:
             documents["speeds"] = changes.speeds
+        documents |= {f"{ACCURACY}{user}": worth for user, worth in changes.accuracies.items()}
         with self.write() as conn:
             many(conn, _take_request, [{"taken": seq} for seq in step.request_seqs])
             arrays.advance(conn, step.arrays)
@@ -318,7 +320,7 @@ class Store:
             # A repeated action is pending again: the state of its target may have changed since.
             asked = {item.key: item for item in changes.actions}
             replace(conn, actions, actions.c.key, [rows.action(item) for item in asked.values()])
-            _put_facts(conn, documents)
+            put_documents(conn, documents)
 
     def pending_actions(self) -> list[Action]:
         """Actions that are not done, in order."""
@@ -340,12 +342,13 @@ class Store:
         open_instances = instances.c.phase.in_(LIVE_INSTANCES)
         with self.read() as conn:
             return Snapshot(
-                _fact(conn, "facts", Facts) or Facts(),
+                document(conn, "facts", Facts) or Facts(),
                 codec.decode_all(JobRecord, _texts(conn, jobs.c.record, unfinished | unpaid)),
                 codec.decode_all(InstanceRecord, _texts(conn, instances.c.record, open_instances)),
-                _fact(conn, "nodes", tuple[Node, ...]) or (),
-                _fact(conn, "offers", tuple[Offer, ...]) or (),
-                _fact(conn, "speeds", dict[str, Any]),
+                document(conn, "nodes", tuple[Node, ...]) or (),
+                document(conn, "offers", tuple[Offer, ...]) or (),
+                document(conn, "speeds", dict[str, Any]),
+                documents_of(conn, ACCURACY, Accuracy),
             )
 
     # Small documents.
@@ -362,7 +365,7 @@ class Store:
     def set_fact(self, key: str, value: object) -> None:
         """Store a JSON document under a key."""
         with self.write() as conn:
-            _put_facts(conn, {key: value})
+            put_documents(conn, {key: value})
 
     def data_version(self) -> int:
         """A number that changes when another process writes; cheap to query."""
@@ -382,16 +385,6 @@ def _put_jobs(
     stored = many(conn, _update_job, changed)
     if stored is not None and stored != len(changed):
         raise StoreError(f"of {', '.join(row['job_id'] for row in changed)} at least one was never stored")
-
-
-def _put_facts(conn: Connection, documents: Mapping[str, object]) -> None:
-    rows_ = [{"key": key, "body": codec.encode(value)} for key, value in documents.items()]
-    replace(conn, facts, facts.c.key, rows_)
-
-
-def _fact(conn: Connection, key: str, kind: type[codec.T]) -> codec.T | None:
-    body = fact_body(conn, key)
-    return None if body is None else codec.decode(kind, body)
 
 
 def _texts(conn: Connection, text: Column[str], condition: ColumnElement[bool]) -> Iterator[str]:

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from sim.engines import array_engine, core_engine
 from sim.experiments.shared import SHARED, gpu_jobs
 from sim.readers.formats import read
 from sim.readers.published.dlrm import read_dlrm
-from sim.run import estimates
+from sim.run import chosen, estimates
 from sim.spec import Spec
 from sim.trace import Trace
 
@@ -31,6 +30,7 @@ ESTIMATES: dict[str, dict[str, Any]] = {
     "right": {},
     "wrong": {"estimate_error": 100.0},
     "given": {"runtime_estimates": "given"},
+    "uncorrected": {"runtime_estimates": "given"},
     "none": {"runtime_estimates": "none"},
 }
 #: Where the logs lie; RICC has to be put there (https://www.cs.huji.ac.il/labs/parallel/workload/l_ricc/).
@@ -70,7 +70,11 @@ class HeldOutCase:
         gpus = np.ones(len(kept), np.int64) if self.is_cn else whole.gpus[kept]
         arrival_h = whole.arrival_h[kept]
         trace = gpu_jobs((arrival_h - arrival_h[0]) * self.pace, whole.duration_h[kept], gpus)
-        return replace(trace, estimate_h=None if whole.estimate_h is None else whole.estimate_h[kept])
+        return replace(
+            trace,
+            estimate_h=None if whole.estimate_h is None else whole.estimate_h[kept],
+            users=None if whole.users is None else [whole.users[at] for at in kept],
+        )
 
     def spec(self) -> Spec:
         """The cluster, and a calibrated budget."""
@@ -122,10 +126,18 @@ CASES = {
     "philly-50": _part(PHILLY, 50_000, 65, 43, 23),
     "philly-60": _part(PHILLY, 60_000, 49, 34, 18),
     "philly-70": _part(PHILLY, 70_000, 60, 39, 19),
+    "lcg-0": _part(LCG, 0, 86, 58, 26),
+    "lcg-50": _part(LCG, 50_000, 189, 138, 68),
+    "lcg-170": _part(LCG, 170_000, 230, 162, 76),
+    "ricc-0": _part(RICC, 0, 2399, 1104, 429),
     "ricc-50": _part(RICC, 50_000, 2391, 1263, 452),
+    "ricc-100": _part(RICC, 100_000, 1370, 1036, 475),
     "ricc-150": _part(RICC, 150_000, 652, 474, 232),
+    "ricc-200": _part(RICC, 200_000, 335, 262, 150),
     "ricc-250": _part(RICC, 250_000, 202, 75, 43),
+    "ricc-300": _part(RICC, 300_000, 3616, 2719, 1952),
     "ricc-350": _part(RICC, 350_000, 1507, 995, 427),
+    "ricc-400": _part(RICC, 400_000, 2436, 1620, 716),
     "openb": [HeldOutCase(OPENB, sends, nodes, 8) for sends, nodes in ((10, 5), (30, 3), (60, 1))],
 }
 
@@ -146,8 +158,9 @@ class HeldOutRun:
 def simulated(case: HeldOutCase, trace: Trace, spec: Spec, policy: str, kind: str = "right") -> HeldOutRun:
     """Run it, by the faster engine that can."""
     guess_h = estimates(trace, replace(spec, **ESTIMATES[kind]))
-    simulate = core_engine.simulate if array_engine.why_not(spec, guess_h) else array_engine.simulate
-    out = simulate(trace, guess_h, spec)
+    if kind != "given":  # whose they are tells the core what they are worth
+        trace = replace(trace, users=None)
+    out = chosen("auto", trace, guess_h, spec)[1](trace, guess_h, spec)
     taken_h = out.end_h - trace.arrival_h
     increase = 100 * float((taken_h - trace.duration_h).sum() / trace.duration_h.sum())
     p99 = float(np.percentile(taken_h / np.maximum(trace.duration_h, SHORT_H), 99))
@@ -184,6 +197,7 @@ STAGES: dict[str, Callable[[HeldOutCase], Iterator[HeldOutRun]]] = {
     "wrong": lambda case: controlled(case, "wrong"),
     "leave": lambda case: curve(case, "leave", LEAVE_CURVE),
     "given": lambda case: controlled(case, "given"),
+    "uncorrected": lambda case: controlled(case, "uncorrected"),
     "none": lambda case: controlled(case, "none"),
 }
 

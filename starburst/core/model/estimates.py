@@ -90,8 +90,10 @@ def certain_end(record: JobRecord, now: float) -> float | None:
     """
     if record.phase is not Phase.RUNNING:
         return None
-    resumed = record.job.checkpoint and record.attempt > 1
-    return expected_end(record, now, None if resumed else record.job.runtime_estimate_s)
+    estimate_s = None if record.job.checkpoint and record.attempt > 1 else record.job.runtime_estimate_s
+    if estimate_s is not None and record.wait is not None:
+        estimate_s = min(estimate_s, record.wait.runtime_s)  # corrected when it was given its wait
+    return expected_end(record, now, estimate_s)
 
 
 def _began_at(record: JobRecord, now: float) -> float:

@@ -73,7 +73,8 @@ class Wait:
     rule: str
     #: The run time that the policy used, seconds.
     runtime_s: float
-    #: Source of `runtime_s`: "user", "mean of past jobs of its size" or "time limit".
+    #: Source of `runtime_s`: "user", "user, corrected" (policy/estimate_accuracy.py), "mean of past jobs of
+    #: its size" or "time limit".
     estimated_by: str
     #: The predicted wait, seconds from its begin, under a calibrated budget; None is not predicted yet.
     predicted_s: float | None = None

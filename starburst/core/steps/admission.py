@@ -107,10 +107,8 @@ def set_wait(state: State, record: JobRecord) -> None:
     # ties of deadlines and completions break the same way.
     runtime_s = state.runtime_s(job)
     record.deadline = (state.now + wait_s + runtime_s) - runtime_s
-    estimated_by = "user" if job.runtime_estimate_s is not None else "mean of past jobs of its size"
-    if runtime_s == job.time_limit_s:
-        estimated_by = "time limit"
-    wait = Wait(str(job.resources), None if isinf(wait_s) else wait_s, rule, runtime_s, estimated_by)
+    source = state.run_times.source(job)
+    wait = Wait(str(job.resources), None if isinf(wait_s) else wait_s, rule, runtime_s, source)
     record.wait = wait
     record.obstacle = None
     state.meter.expects(record, runtime_s)
@@ -134,7 +132,8 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
     wait_s, ask, factor = state.policy_wait_s(record)
     policy, own = state.waiting, state.queue_of(job).budget_percent
     whose = "" if own is None else f", P {own:g} % of queue {job.queue}"
-    rule = f"{policy.title}: {policy.formula(factor, ask)}{whose}{_calibrated(state)}"
+    formula = f"{policy.formula(factor, ask)}{state.run_times.correction(job)}"
+    rule = f"{policy.title}: {formula}{whose}{_calibrated(state)}"
     if policy.wait_s(factor, ask) > wait_s:
         return wait_s, f"{rule}, but at most {hours(wait_s)}"
     return wait_s, rule

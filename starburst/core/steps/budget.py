@@ -58,7 +58,7 @@ def needs(state: State, record: JobRecord, offers: Sequence[Offer], end: float) 
 
     The time on each instance is boot time plus run time. Infinity if no price at all is known.
     """
-    run_s = unsaved_s(record, state.runtime_s(record.job))
+    run_s = unsaved_s(record, state.run_times.longest_s(record.job))
     fleet, cost = state.fleet, 0.0
     for offer in offers:
         rate = fleet.rate(offer)
@@ -187,7 +187,7 @@ def _ends(state: State, record: JobRecord, machine: InstanceRecord) -> float:
     return released_by(
         record,
         state.now,
-        state.runtime_s(record.job),
+        state.run_times.longest_s(record.job),
         mean_s=state.load.load.mean_runtime_s,
         grace_s=None if stays else 0.0 if record.no_grace else state.grace_s(record.job),
         up_at=machine.requested_at + state.fleet.boot_s(machine.offer) if booting else 0.0,

@@ -33,7 +33,7 @@ def bring_home(state: State, *, room: bool) -> None:
 
 def _consider(state: State, record: JobRecord) -> None:
     job = record.job
-    run = cloud_run(record, state.now, job.runtime_estimate_s)
+    run = cloud_run(record, state.now, state.run_times.corrected_s(job))
     numbers = {
         "elapsed_s": run.elapsed_s,
         "remaining_s": run.remaining_s,

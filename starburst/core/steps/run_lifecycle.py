@@ -221,7 +221,7 @@ def _exited(state: State, record: JobRecord, event: RunEnded) -> None:
     ended_at = ended_by(record, event.ended_at, state.now)
     if event.exit_code == 0:
         runtime_s = elapsed_s(record, ended_at)
-        state.load.finished(record.job.resources.gpus, runtime_s)
+        state.ran(record.job, runtime_s)
         finish(state, record, Phase.SUCCEEDED, "succeeded", runtime_s=runtime_s)
     else:
         message = event.message or f"its command ended with exit code {event.exit_code}"

@@ -29,6 +29,7 @@ def restore(settings: Settings, snapshot: Snapshot, packer: Packer | None = None
         state.load.sizes, state.load.size_sum = past.sizes, past.size_sum
         state.load.runtimes, state.load.runtime_sum_s = past.runtimes, past.runtime_sum_s
         state.load.class_runtimes, state.load.class_sums_s = past.class_runtimes, past.class_sums_s
+    state.run_times.accuracies = dict(snapshot.accuracies)
     state.meter.account = known.account
     state.meter.advance(0.0, known.now)
     state.tags, state.refusals = known.tags.copy(), known.refusals

@@ -14,9 +14,11 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import Offer
 from starburst.domain.node import Node
+from starburst.policy.estimate_accuracy import Accuracy
 from starburst.store import codec
 from starburst.store.rows import chunks
-from starburst.store.schema import facts, instances, jobs
+from starburst.store.schema import ACCURACY, facts, instances, jobs
+from starburst.store.statements import documents_of
 from starburst.store.store import Store
 
 
@@ -42,6 +44,8 @@ def around_job(store: Store, job_id: str) -> AroundJob | None:
         documents = {row.key: row.body for row in conn.execute(select(facts).where(facts.c.key.in_(KEYS)))}
         names = [name for each in near for name in (*places(each.slots), *places(each.moving))]
         machines = _bodies(conn, instances, names)
+        users = {each.job.user for each in near}
+        accuracies = documents_of(conn, ACCURACY, Accuracy, users)
         position = _position(conn, job_id)
     return AroundJob(
         record,
@@ -52,6 +56,7 @@ def around_job(store: Store, job_id: str) -> AroundJob | None:
             _nodes(documents.get("nodes", "[]")),
             _offers(documents.get("offers", "[]")),
             codec.decode(dict[str, Any], documents["speeds"]) if "speeds" in documents else None,
+            accuracies,
         ),
         position,
     )
