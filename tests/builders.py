@@ -314,5 +314,6 @@ def snapshot(scheduler: Scheduler) -> Snapshot:
             scheduler.state.capacity.nodes,
             list(scheduler.state.fleet.offers.values()),
             scheduler.state.fleet.speeds.snapshot(),
+            scheduler.state.run_times.accuracies,
         )
     )

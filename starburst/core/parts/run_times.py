@@ -48,7 +48,7 @@ class RunTimes:
         given_s, factor = job.runtime_estimate_s, self.accuracy(job).factor
         if given_s is None or factor == 1:
             return ""
-        return f" ({factor:.0%} of the {hours(given_s)} estimated, by past estimates of {job.user})"
+        return f"; of the {hours(given_s)} estimated {factor:.0%} count, as past estimates of {job.user} were too long"
 
     def succeeded(self, job: Job, run_s: float) -> Accuracy | None:
         """Learn how long a job ran; returns the accuracy of its user if that changes."""
