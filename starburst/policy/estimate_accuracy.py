@@ -20,7 +20,7 @@ KEEP = 0.997
 
 @value
 class Accuracy:
-    """Jobs of one user that had an estimate and succeeded, the last ones with most weight; seconds, summed."""
+    """Jobs of one user that had an estimate and succeeded: sums of seconds, later ones with more weight."""
 
     run_s: float = 0.0
     estimated_s: float = 0.0

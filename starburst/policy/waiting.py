@@ -52,6 +52,8 @@ class WaitingPolicy(Protocol):
     #: Symbol of the factor in reasons; with `factor_in_hours` the factor is configured and shown in hours.
     symbol: str
     factor_in_hours: bool
+    #: Whether the wait depends on the run time.
+    takes_runtime: bool
 
     def factor(self, budget_percent: float, load: Load) -> float:
         """The factor k that spends a budget of P percent on this workload."""
@@ -69,6 +71,7 @@ class NoWait:
     title = "No-Wait"
     symbol = ""
     factor_in_hours = False
+    takes_runtime = False
 
     def factor(self, budget_percent: float, load: Load) -> float:
         """Always 0: the policy has no factor."""
@@ -89,6 +92,7 @@ class ConstantWait:
     title = "Constant-Wait"
     symbol = "C"
     factor_in_hours = True
+    takes_runtime = False
 
     def factor(self, budget_percent: float, load: Load) -> float:
         """C = B/N = P·T/100."""
@@ -109,6 +113,7 @@ class RuntimeWait:
     title = "Runtime-Wait"
     symbol = "k"
     factor_in_hours = False
+    takes_runtime = True
 
     def factor(self, budget_percent: float, load: Load) -> float:
         """B/Σt = P/100."""
@@ -129,6 +134,7 @@ class ResourceWait:
     title = "Resource-Wait"
     symbol = "k"
     factor_in_hours = True
+    takes_runtime = False
 
     def factor(self, budget_percent: float, load: Load) -> float:
         """B/Σr = P·T/(100·E[r]), seconds per GPU equivalent."""
@@ -149,6 +155,7 @@ class ComputeWait:
     title = "Compute-Wait"
     symbol = "α"
     factor_in_hours = False
+    takes_runtime = True
 
     def factor(self, budget_percent: float, load: Load) -> float:
         """α = B/Σ(r·t) = P/(100·E[r]), taking r and t as independent."""
@@ -172,6 +179,7 @@ class StarWait:
     title = "Star-Wait"
     symbol = "β"
     factor_in_hours = True
+    takes_runtime = False
 
     def factor(self, budget_percent: float, load: Load) -> float:
         """β ≈ X·β_r, β_r = P·T/(100·E[r]), seconds per GPU equivalent."""
@@ -192,6 +200,7 @@ class Infinite:
     title = "Infinite-Wait"
     symbol = ""
     factor_in_hours = False
+    takes_runtime = False
 
     def factor(self, budget_percent: float, load: Load) -> float:
         """Always 0: the policy has no factor."""

@@ -47,8 +47,8 @@ def test_the_next_job_of_that_user_waits_by_what_past_ones_ran() -> None:
     desk.submit(job("a", hours=8, user="ann"))
     assert waits(desk, "a") == (pytest.approx(FACTOR * 4 * HOUR, rel=0.001), "user, corrected")
     assert desk.why("a", "waits") == (
-        "waits up to 73.9 min for 1 GPU on the cluster (Runtime-Wait: 2.46 h × k 0.5; of the 8 h estimated "
-        "31% count, as past estimates of ann were too long)"
+        "waits up to 73.9 min for 1 GPU on the cluster (Runtime-Wait with 31% of the 8 h estimated, as past "
+        "estimates of ann were too long: 2.46 h × k 0.5)"
     )
 
 
@@ -125,7 +125,7 @@ def test_who_waits_for_a_run_counts_on_the_corrected_end() -> None:
 
 
 def test_a_run_of_which_little_is_left_is_not_brought_home() -> None:
-    """Of 4 h estimated 1.2 count; after an hour in the cloud an hour of work would be done again for 14 min."""
+    """Of 4 h estimated 1.2 count: an hour of work would be done again for 14 min of rent."""
     desk = tried(Desk(1, waiting="no-wait", returns="if-it-pays", t_max_s=HOUR))
     desk.submit(job("busy"), job("a", hours=4, user="ann"))
     desk.started("busy")

@@ -34,6 +34,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "the published backfill": {"out_of_order": False, "backfill": True, "backfill_rule": "artifact"},
     "calibrated": {"budget_mode": "calibrated"},
     "calibrated, no estimates": {"budget_mode": "calibrated", "runtime_estimates": "none"},
+    "users' own estimates": {"runtime_estimates": "given"},
     "no estimates": {"runtime_estimates": "none", "binpack": "best-fit"},
     "hopeless waits": {"hopeless": "leave", "estimate_error": 80.0},
     "home again": {"waiting": "star", "factor": 0.5, "t_max_h": 0.25, "cloud_delay_s": 90.0},
@@ -55,7 +56,14 @@ def drawn(seed: int, jobs: int = 300) -> Trace:
     arrival_h = np.round(np.cumsum(draw.exponential(0.15, jobs)), 2)  # some at the same time
     trace = gpu_jobs(arrival_h, np.round(draw.exponential(1.0, jobs), 2) + 0.01, gpus)
     queues = [str(name) for name in draw.choice(["a", "b"], jobs)]
-    return replace(trace, queues=queues, cpus=draw.integers(1, 40, jobs).astype(float), priority=gpus % 3)
+    return replace(
+        trace,
+        queues=queues,
+        cpus=draw.integers(1, 40, jobs).astype(float),
+        priority=gpus % 3,
+        users=[str(name) for name in draw.choice(["ann", "ben", ""], jobs)],
+        estimate_h=trace.duration_h * draw.uniform(0.5, 12, jobs),
+    )
 
 
 def same(trace: Trace, spec: Spec, tree: Path) -> None:

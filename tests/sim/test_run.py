@@ -14,6 +14,7 @@ from sim.errors import SimulationError
 from sim.run import estimates, run
 from sim.spec import Spec
 from sim.trace import Trace
+from tests.sim.cases import assert_equal
 
 SMALL = Spec(nodes=1, gpus_per_node=2, factor=0.5)
 
@@ -98,6 +99,37 @@ def test_without_an_estimate_a_job_waits_by_the_mean_of_past_ones() -> None:
         "given": "core",
         "none": "core",
     }
+
+
+def test_users_estimates_count_by_what_their_past_ones_were_worth() -> None:
+    """Of ten jobs of a quarter of an hour each, limited to 9 h: the next one is not taken to run for 9 h."""
+    n = 12
+    lone = replace(
+        trace(n, gpus=2),
+        arrival_h=np.array([*range(n - 2), 20.0, 20.5]),
+        duration_h=np.array([0.25] * (n - 2) + [9.0, 0.25]),
+        estimate_h=np.full(n, 9.0),
+    )
+    whose = {"one": ["ann"] * n, "another": [*["ann"] * (n - 1), "ben"], "nobody": None}
+    done = {
+        name: run(replace(lone, users=users), replace(SMALL, runtime_estimates="given"))
+        for name, users in whose.items()
+    }
+    waits_h = {name: each.outcomes.wait_h[-1] for name, each in done.items()}
+    assert waits_h == pytest.approx({"one": 2.262, "another": 8.5, "nobody": 8.5}, abs=0.01)
+    assert {name: each.engine for name, each in done.items()} == {
+        "one": "core",
+        "another": "core",
+        "nobody": "array",
+    }
+
+
+def test_right_estimates_of_users_stay_as_they_are() -> None:
+    """So that the array engine gives bit for bit what the core gives."""
+    named = replace(trace(), users=["ann", "ben"] * 20)
+    ours, core = (run(named, SMALL, engine) for engine in ("auto", "core"))
+    assert (ours.engine, core.engine) == ("array", "core")
+    assert_equal(ours.outcomes, core.outcomes)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,24 @@ def test_the_other_jobs_in_the_queue_are_counted_and_not_read(tmp_path: Path) ->
         assert around_job(store, "nobody") is None
 
 
+def test_the_estimates_of_its_user_count_by_what_past_ones_were_worth(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with Past.begin(home / "starburst.db", NOON) as past, Store.open(home / "starburst.db") as store:
+        past.submit("first-11111", 1, runtime_estimate_s=36_000.0)
+        past.start("first-11111")
+        past.now += 360
+        past.end("first-11111")
+        past.submit("busy-22222", 4)
+        past.submit("next-33333", 2, runtime_estimate_s=36_000.0)
+        (row,) = [row for row in queries.jobs(store) if row.id == "next-33333"]
+        told = SnapshotCache(store).explanation(row)
+        assert told.sentence.endswith(
+            "(Compute-Wait with 75% of the 10 h estimated, as past "
+            "estimates of ada were too long: 2 GPU × 7.52 h × α 0.08 = 72.2 min); 1st in line for 2 GPUs; "
+            "would then cost about $15.34 on p3.2xlarge"
+        )
+
+
 def test_a_job_comes_after_one_that_is_in_the_cloud(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with Past.begin(home / "starburst.db", NOON) as past, Store.open(home / "starburst.db") as store:

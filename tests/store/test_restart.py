@@ -44,6 +44,7 @@ sim_jobs = st.builds(
         cloud=st.sampled_from([CloudChoice.AUTO, *CloudChoice]),
         checkpoint=st.booleans(),
         priority=st.integers(0, 3),
+        user=st.sampled_from(["", "ann", "ben"]),
     ),
     arrival_s=times,
     duration_s=runtimes,
@@ -88,6 +89,7 @@ def run_and_commit(
 def assert_same(heir: Scheduler, live: Scheduler) -> None:
     assert facts(heir.state) == facts(live.state)
     assert heir.state.jobs == live.state.jobs
+    assert heir.state.run_times.accuracies == live.state.run_times.accuracies
     assert list(heir.state.queue) == list(live.state.queue)
     assert heir.state.capacity.nodes == live.state.capacity.nodes
     assert [heir.state.capacity.free(n.name) for n in NODES] == [

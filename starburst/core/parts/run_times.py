@@ -44,11 +44,12 @@ class RunTimes:
         return "user" if self.accuracy(job).factor == 1 else "user, corrected"
 
     def correction(self, job: Job) -> str:
-        """For reasons: what of its estimate counts, if not all."""
+        """For reasons, after the name of a policy: what of its estimate counts, if not all."""
         given_s, factor = job.runtime_estimate_s, self.accuracy(job).factor
         if given_s is None or factor == 1:
             return ""
-        return f"; of the {hours(given_s)} estimated {factor:.0%} count, as past estimates of {job.user} were too long"
+        counts = f"{factor:.0%} of the {hours(given_s)} estimated"
+        return f" with {counts}, as past estimates of {job.user} were too long"
 
     def succeeded(self, job: Job, run_s: float) -> Accuracy | None:
         """Learn how long a job ran; returns the accuracy of its user if that changes."""

@@ -132,8 +132,8 @@ def _wait_of(state: State, record: JobRecord) -> tuple[float, str]:
     wait_s, ask, factor = state.policy_wait_s(record)
     policy, own = state.waiting, state.queue_of(job).budget_percent
     whose = "" if own is None else f", P {own:g} % of queue {job.queue}"
-    formula = f"{policy.formula(factor, ask)}{state.run_times.correction(job)}"
-    rule = f"{policy.title}: {formula}{whose}{_calibrated(state)}"
+    by = f"{policy.title}{state.run_times.correction(job) if policy.takes_runtime else ''}"
+    rule = f"{by}: {policy.formula(factor, ask)}{whose}{_calibrated(state)}"
     if policy.wait_s(factor, ask) > wait_s:
         return wait_s, f"{rule}, but at most {hours(wait_s)}"
     return wait_s, rule
