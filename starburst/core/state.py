@@ -204,8 +204,7 @@ class State:
 
     def released_at(self, record: JobRecord) -> float:
         """Expected end of its run, or of one that begins now, by reports or by `given_runtime_s`."""
-        end = expected_end(record, self.now, self.given_runtime_s(record))
-        return inf if end is None else end
+        return self._end(record, self.given_runtime_s(record))
 
     def grace_s(self, job: Job) -> float:
         """Grace of the job's runs, at most `max_grace_s`."""
@@ -351,11 +350,18 @@ class State:
             return OutOfOrder()
         if not self.settings.backfill:
             return InOrder()
-        return EasyBackfill(self.expected_ends, self.expected_end)
+        return EasyBackfill(self.expected_ends, self.latest_end)
 
     def expected_end(self, record: JobRecord) -> float:
         """Expected end of the job's run, or of one that begins now, by its reports or by estimates."""
-        end = expected_end(record, self.now, self.runtime_s(record.job))
+        return self._end(record, self.runtime_s(record.job))
+
+    def latest_end(self, record: JobRecord) -> float:
+        """The same by its user's estimate as it is, so that who passes the first job does not delay it."""
+        return self._end(record, self.run_times.longest_s(record.job))
+
+    def _end(self, record: JobRecord, runtime_s: float) -> float:
+        end = expected_end(record, self.now, runtime_s)
         return inf if end is None else end
 
     def expected_ends(self) -> list[tuple[float, tuple[Slot, ...]]]:

@@ -124,6 +124,15 @@ def test_who_waits_for_a_run_counts_on_the_corrected_end() -> None:
     assert desk.phase("other") == "queued"
 
 
+def test_who_may_pass_the_first_job_is_held_to_the_whole_estimate() -> None:
+    """2 h before the first one can start, of 4 h 1.2 count."""
+    desk = tried(Desk(4, out_of_order=False, backfill=True, waiting="infinite"))
+    desk.submit(job("running", 1, hours=2))
+    desk.started("running")
+    desk.submit(job("head", 4, hours=1), job("a", hours=4, user="ann"), job("b", hours=2, user="ann"))
+    assert (desk.phase("a"), desk.phase("b")) == ("queued", "starting")
+
+
 def test_a_run_of_which_little_is_left_is_not_brought_home() -> None:
     """Of 4 h estimated 1.2 count: an hour of work would be done again for 14 min of rent."""
     desk = tried(Desk(1, waiting="no-wait", returns="if-it-pays", t_max_s=HOUR))
