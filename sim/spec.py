@@ -117,7 +117,7 @@ class Spec:
             problems.append("--budget: 0: must be more than 0 where it is calibrated; no-wait spends nothing")
         if self.estimate_error and self.runtime_estimates != "right":
             problems.append(
-                "--estimate-error: is how far right estimates are off; leave out it or --runtime-estimates"
+                "--estimate-error: is how far right estimates are off; leave it out, or --runtime-estimates"
             )
         if self.shares and self.order != "fair":
             problems.append(f"--share: has no effect under --order {self.order}; write --order fair")

@@ -80,6 +80,8 @@ class RolledUpError(JobNotFoundError):
             f"job {job_id!r} has {phase} longer ago than home.keep: its record is gone, its bill was kept",
         )
         self.text, self.close = job_id, ()
+        #: How it ended.
+        self.phase = phase
 
 
 class CronJobNotFoundError(StoreError):

@@ -12,6 +12,7 @@ from starburst.app.jobs.submitting import this_user
 from starburst.core.model.events import EditRequested, HoldRequested, RequeueRequested
 from starburst.domain.job import JobEdit, Member
 from starburst.store.listings import queries
+from starburst.store.upkeep.rollup import roll_up
 from tests.cli.manifests import manifest
 
 CRON = """apiVersion: batch/v1
@@ -202,6 +203,18 @@ def test_what_cannot_come_after_is_refused_with_everything_else_in_the_file(cli,
     told = cli("submit", write("a.yaml", manifest("a", "true", after_ok="a,,b")))
     assert "must be names or ids of jobs with commas between them" in told.err
     assert past.store.requests(10) == []
+
+
+def test_a_job_may_come_after_one_that_ended_so_long_ago_that_only_its_end_is_known(cli, past, write):
+    past.morning()
+    assert sum(roll_up(past.store, past.now, past.now)) > 0
+    told = cli("submit", write("a.yaml", manifest("a", "true", after_ok="bad-22222")))
+    assert told.err == (
+        "error: job a: starburst.io/after-ok: bad-22222 is failed already; submit it again first\n"
+    )
+    assert cli("submit", write("a.yaml", manifest("a", "true", after_ok="done-11111"))).code == 0
+    (request,) = past.store.requests(10)
+    assert request.submission.job.after_ok == ("done-11111",)
 
 
 def test_what_cannot_come_after_a_failure_is_refused(cli, past, write):

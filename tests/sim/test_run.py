@@ -143,7 +143,7 @@ def test_right_estimates_of_users_stay_as_they_are() -> None:
         (
             {"runtime_estimates": "given", "estimate_error": 5.0},
             "auto",
-            "--estimate-error: is how far right estimates are off; leave out it or --runtime-estimates",
+            "--estimate-error: is how far right estimates are off; leave it out, or --runtime-estimates",
         ),
         (
             {"runtime_estimates": "none"},

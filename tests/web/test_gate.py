@@ -113,6 +113,10 @@ def test_what_ended_long_ago_is_in_the_bill_of_its_queue_and_hidden_from_others(
     assert [row["job"] for row in bill] == ["bad-22222"]
     assert pages.elsewhere(past.store, ["bad-22222", "word"], theirs) == {"bad-22222"}
     assert pages.elsewhere(past.store, ["bad-22222", "word"], ["papers"]) == set()
+    assert ask("GET", "/jobs/bad-22222", token("viewer", "other")).json()["error"] == (
+        "there is no job 'bad-22222'"
+    )
+    assert "longer ago than home.keep" in ask("GET", "/jobs/bad-22222", mine).json()["error"]
 
 
 def test_a_token_for_a_queue_touches_only_its_jobs(ask: Ask, token: Make, past: Past) -> None:

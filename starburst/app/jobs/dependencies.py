@@ -10,7 +10,7 @@ from itertools import takewhile
 from starburst.app.errors import UserError
 from starburst.domain.array import member_ids, members
 from starburst.domain.job import Job, Phase, Submission, is_over
-from starburst.store.errors import AmbiguousJobError, JobNotFoundError
+from starburst.store.errors import AmbiguousJobError, JobNotFoundError, RolledUpError
 from starburst.store.listings import pages
 from starburst.store.store import Store
 from translator.manifests.hints import MAX_NAMES
@@ -113,17 +113,19 @@ class _Names:
             self._refuse_several(where, key, name, len(found))
             return found
         try:
-            rows = pages.named(self._store, [name], self._queues)
+            named = [(row.id, row.phase) for row in pages.named(self._store, [name], self._queues)]
+        except RolledUpError as past:
+            named = [(past.text, past.phase)]
         except (JobNotFoundError, AmbiguousJobError) as error:
             self.problems.append(f"{where}: {error}")
             return []
-        self._refuse_several(where, key, name, len(rows))
+        self._refuse_several(where, key, name, len(named))
         self.problems += [
-            f"{where}: {row.id} is {row.phase} already; submit it again first"
-            for row in rows
-            if is_over(row.phase) and _WANTED.get(key) == (row.phase != Phase.SUCCEEDED.value)
+            f"{where}: {job_id} is {phase} already; submit it again first"
+            for job_id, phase in named
+            if is_over(phase) and _WANTED.get(key) == (phase != Phase.SUCCEEDED.value)
         ]
-        return [row.id for row in rows]
+        return [job_id for job_id, _ in named]
 
     def _refuse_several(self, where: str, key: str, name: str, count: int) -> None:
         """Slurm waits for one failure in an array; here all jobs that are named have to fail."""

@@ -108,8 +108,8 @@ def find(store: Store, text: str, queues: QueueScope) -> JobRow:
     ).subquery()
     with store.read() as conn:
         found = queries.one_of(conn, text, known, queues)
-    if found is None:
-        raise JobNotFoundError(text, ())
+        if found is None:
+            raise queries.rolled_up(conn, text, queues) or JobNotFoundError(text, ())
     return queries.job(store, found)
 
 

@@ -113,12 +113,20 @@ def job(store: Store, text: str) -> JobRow:
         found = one_of(conn, text, known)
         if found is not None:
             return job_rows.jobs(asker(conn), ids=[found])[0]
-        past = conn.scalar(select(t.history.c.phase).where(t.history.c.id == text))
+        past = rolled_up(conn, text)
         if past is not None:
-            raise RolledUpError(text, past)
+            raise past
         newest = job_rows.jobs(asker(conn), limit=GUESS_AMONG)[::-1]
     words = dict.fromkeys(word for row in newest for word in (row.id, row.name))
     raise JobNotFoundError(text, get_close_matches(text, words))
+
+
+def rolled_up(conn: Connection, text: str, queues: Collection[str] | None = None) -> RolledUpError | None:
+    """The error for the id of a job, in `queues`, of which only the history is left."""
+    h = t.history.c
+    here = h.id == text if queues is None else and_(h.id == text, h.queue.in_(queues))
+    phase = conn.scalar(select(h.phase).where(here))
+    return None if phase is None else RolledUpError(text, phase)
 
 
 def one_of(conn: Connection, text: str, known: Subquery, queues: Collection[str] | None = None) -> str | None:
