@@ -52,7 +52,7 @@ def read_submission(options: SubmitOptions) -> SubmitSources:
     )
     overrides = options.job.overrides(words)
     if not files:
-        if not words or not words[0]:
+        if not words or not words[0].strip():
             raise UserError(_NOTHING)
         manifest = command_manifest(words, name_of_command(words), local, overrides, ray=options.job.ray)
         source = ManifestText(f"command {shlex.join(words[:1])}", json.dumps(manifest))
