@@ -12,6 +12,7 @@ import numpy as np
 
 from sim.experiments.shared import table
 from sim.experiments.waiting.held_out import CASES, CURVE, PERCENTS, HeldOutRun, curve, ends
+from sim.experiments.waiting.held_out_report import TOLERANCE, holds
 
 COMMAND = "python -m sim.experiments.waiting.estimates KINDS… NAMES… > RUNS.jsonl"
 #: One kind: calibrated budgets beside open loop, both with these estimates; their runs: held_out.py.
@@ -102,11 +103,15 @@ def calibrated(runs: Iterable[HeldOutRun], kind: str) -> str:
     loops, no_wait = curves(known), {run.case: run.cost for run in known if run.policy == "no-wait"}
     head = ("run", "P", "realises", "open: saves there", "calibrated: saves", "p99, open", "p99, calibrated")
     pairs = _Pairs(*head)
-    for run in (run for run in known if run.policy == "control" and run.estimates == kind):
-        ours = 100 * (1 - run.cost / no_wait[run.case]), run.p99
+    ours = [run for run in known if run.policy == "control" and run.estimates == kind]
+    for run in ours:
+        saved = 100 * (1 - run.cost / no_wait[run.case])
         names = (run.case, f"{run.percent:g} %", f"{run.increase:.1f} %")
-        pairs.add(names, loops[run.case][kind].at(run.increase), ours)
-    return pairs.told()
+        pairs.add(names, loops[run.case][kind].at(run.increase), (saved, run.p99))
+    most = {run.case: run.increase for run in known if run.policy == "infinite"}
+    held = sum(holds(run, most[run.case]) for run in ours)
+    over = sum(run.increase > run.percent + TOLERANCE for run in ours)
+    return f"{pairs.told()}\nP ± {TOLERANCE:g} holds in {held}, P + {TOLERANCE:g} is exceeded in {over}."
 
 
 def main() -> None:

@@ -45,10 +45,15 @@ def verdicts(runs: Iterable[HeldOutRun], kind: str) -> list[Verdict]:
     return sorted(found, key=lambda verdict: verdict.holds)
 
 
+def holds(run: HeldOutRun, most: float) -> bool:
+    """Whether it realises P, or all that can be spent: `most`, the increase if every job waits for ever."""
+    off = run.increase - run.percent
+    return abs(off) <= TOLERANCE or (off < 0 and most < run.percent - TOLERANCE)
+
+
 def _verdict(run: HeldOutRun, rivals: list[HeldOutRun]) -> Verdict:
     least, most = (next(r for r in rivals if r.policy == name) for name in ("no-wait", "infinite"))
-    off = run.increase - run.percent
-    holds = abs(off) <= TOLERANCE or (off < 0 and most.increase < run.percent - TOLERANCE)
+    held = holds(run, most.increase)
     saves = 100 * (1 - run.cost / least.cost)
     gains, slow = [], ""
     for name in RIVALS:
@@ -60,10 +65,10 @@ def _verdict(run: HeldOutRun, rivals: list[HeldOutRun]) -> Verdict:
         there = 100 * (1 - float(np.interp(run.increase, increases, costs)) / least.cost)
         gains.append(f"{there:.1f} % ({saves - there:+.1f})")
         slow = slow or f"{np.interp(run.increase, increases, p99s):.1f}"
-    mark = "" if holds else "**"
+    mark = "" if held else "**"
     realises = f"{mark}{run.increase:.1f} %{mark}"
     row = (run.case, f"{run.percent:g} %", realises, f"{most.increase:.4g} %", f"{saves:.1f} %")
-    return Verdict(run, holds, (*row, *gains, f"{run.p99:.1f}", slow))
+    return Verdict(run, held, (*row, *gains, f"{run.p99:.1f}", slow))
 
 
 def _ends(run: HeldOutRun) -> tuple[float, float, float]:
