@@ -86,13 +86,14 @@ def estimates(trace: Trace, spec: Spec) -> Floats:
     Raises:
         SimulationError: the trace does not tell what users have estimated.
     """
-    if spec.runtime_estimates == "none":
+    told = spec.runtime_estimates
+    if told in ("given", "limits") and trace.estimate_h is None:
+        raise SimulationError(
+            f"--runtime-estimates: {told}: the trace has no estimates of its users; write right or none"
+        )
+    if told in ("limits", "none"):
         return np.full(len(trace), np.nan)
-    if spec.runtime_estimates == "given":
-        if trace.estimate_h is None:
-            raise SimulationError(
-                "--runtime-estimates: given: the trace has no estimates of its users; write right or none"
-            )
+    if told == "given" and trace.estimate_h is not None:
         return trace.estimate_h
     if not spec.estimate_error:
         return trace.duration_h

@@ -32,7 +32,7 @@ CHOICES = {
     "backfill_rule": ("easy", "artifact"),
     "order": tuple(ORDERS),
     "binpack": tuple(PLACEMENTS),
-    "runtime_estimates": ("right", "given", "none"),
+    "runtime_estimates": ("right", "given", "limits", "none"),
 }
 #: Smallest values of fields that may not be 0.
 AT_LEAST = {"nodes": 1, "max_slowdown": 1}
@@ -75,7 +75,8 @@ class Spec:
     queue_cap: int | None = None
     #: Number of jobs at each end of the trace that run but are not counted.
     warmup: int = 0
-    #: What the scheduler is told of run times: the "right" ones, what users have "given", or "none".
+    #: What the scheduler is told of run times: the "right" ones, what users have "given", that as the time
+    #: "limits" of jobs without estimates, or "none".
     runtime_estimates: str = "right"
     #: Right estimates are off by up to this many percent, uniformly distributed.
     estimate_error: float = 0.0

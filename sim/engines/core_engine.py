@@ -48,9 +48,9 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
         cloud_extra_s=spec.data_gravity_h * hour,
         on_step=book.on_step,
     )
-    waits: list[float | None] = [None] * len(trace)
-    if trace.max_wait_h is not None:
-        waits = [None if isnan(wait_h) else wait_h * hour for wait_h in trace.max_wait_h.tolist()]
+    guesses = _seconds(trace, estimate_h, hour)
+    waits = _seconds(trace, trace.max_wait_h, hour)
+    limits = _seconds(trace, trace.estimate_h if spec.runtime_estimates == "limits" else None, hour)
     priorities = [0] * len(trace) if trace.priority is None else trace.priority.tolist()
     world.submit(
         SimJob(
@@ -59,10 +59,11 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
                 trace.ids[i],
                 trace.tasks(i, spec.gpus_per_node),
                 queue="" if trace.queues is None else trace.queues[i],
-                runtime_estimate_s=None if np.isnan(estimate_h[i]) else float(estimate_h[i]) * hour,
+                runtime_estimate_s=guesses[i],
                 spread=trace.spread(i),
                 max_wait_s=waits[i],
                 priority=priorities[i],
+                time_limit_s=limits[i],
                 user="" if trace.users is None else trace.users[i],
             ),
             float(trace.arrival_h[i]) * hour,
@@ -72,6 +73,13 @@ def simulate(trace: Trace, estimate_h: Floats, spec: Spec) -> Outcomes:
     )
     world.run()
     return book.outcomes
+
+
+def _seconds(trace: Trace, column_h: Floats | None, hour: float) -> list[float | None]:
+    """A column in seconds of the scheduler's clock; None where a job has no value."""
+    if column_h is None:
+        return [None] * len(trace)
+    return [None if isnan(value_h) else value_h * hour for value_h in column_h.tolist()]
 
 
 class _OutcomeLog:

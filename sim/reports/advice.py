@@ -81,5 +81,8 @@ def about_estimates(trace: Trace, best: SweepPoint, other: SweepPoint) -> str:
 
 def estimated_jobs(trace: Trace, spec: Spec) -> str:
     """How many jobs a simulation knows an estimate of: "3 of 40 jobs had an estimate of their run time"."""
-    known = int(np.isfinite(estimates(trace, spec)).sum())
-    return f"{known:,} of {len(trace):,} jobs had an estimate of their run time"
+    if spec.runtime_estimates == "limits" and trace.estimate_h is not None:
+        known, what = np.isfinite(trace.estimate_h), "a time limit, and none an estimate of its run time"
+    else:
+        known, what = np.isfinite(estimates(trace, spec)), "an estimate of their run time"
+    return f"{int(known.sum()):,} of {len(trace):,} jobs had {what}"

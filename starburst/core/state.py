@@ -31,7 +31,7 @@ from starburst.core.parts.run_times import RunTimes
 from starburst.core.parts.wait_forecast import WaitForecast
 from starburst.domain.job import ALIVE, CloudChoice, Job, Phase, Site
 from starburst.policy.disciplines.registry import DISCIPLINES
-from starburst.policy.estimate_accuracy import Accuracy
+from starburst.policy.estimate_accuracy import UserAccuracy
 from starburst.policy.fair import Queue, Tags
 from starburst.policy.ordering import ORDERS
 from starburst.policy.packing.plan import Packer
@@ -77,7 +77,7 @@ class Changes:
         #: Snapshot of the learnt throughputs, if they changed.
         self.speeds: Mapping[str, object] | None = None
         #: What the estimates of these users are worth now.
-        self.accuracies: dict[str, Accuracy] = {}
+        self.accuracies: dict[str, UserAccuracy] = {}
 
 
 class State:

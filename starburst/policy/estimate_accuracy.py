@@ -1,4 +1,4 @@
-"""Accuracy of a user's run-time estimates: what part of them that user's past jobs have run.
+"""Accuracy of what a user says of run times: what part of it that user's past jobs have run.
 
 Users of batch systems give limits where estimates are asked for: on RICC and LCG run times are a quarter to a
 sixtieth of them in sum (docs/results/estimates.md). A job's estimate counts multiplied by its user's factor,
@@ -6,13 +6,16 @@ the ratio of the sums of run times and estimates, drawn towards 1 while few jobs
 Kish's effective sample size, (Σe)²/Σe² for estimates e: one long job among many short ones is hardly more
 than one. Only the user's own jobs make the factor, so that nobody changes how long the jobs of others wait;
 and it is at most 1, so that no job waits for longer than by its user's own estimate.
+
+A time limit says less than an estimate, but something: the same ratio of it is what the user's jobs run for,
+and while few of them tell, the mean of past jobs of that size (`Accuracy.of_limit_s`).
 """
 
 from __future__ import annotations
 
 from starburst.domain.value import value
 
-#: Right estimates that a user is credited with, in effective jobs.
+#: Jobs, in effective number, as which the user's word counts or, beside a limit, the mean of past jobs.
 PRIOR_JOBS = 3.0
 #: What one more job leaves of the weights of those before it.
 KEEP = 0.997
@@ -23,17 +26,21 @@ class Accuracy:
     """Jobs of one user that had an estimate and succeeded: sums of seconds, later ones with more weight."""
 
     run_s: float = 0.0
-    estimated_s: float = 0.0
+    #: Of the estimates, or of the limits.
+    said_s: float = 0.0
     #: Of the weighted estimates; seconds squared.
     squares: float = 0.0
 
-    def after(self, run_s: float, estimated_s: float) -> Accuracy:
+    def after(self, run_s: float, said_s: float) -> Accuracy:
         """With one more job."""
         return Accuracy(
-            self.run_s * KEEP + run_s,
-            self.estimated_s * KEEP + estimated_s,
-            self.squares * KEEP**2 + estimated_s**2,
+            self.run_s * KEEP + run_s, self.said_s * KEEP + said_s, self.squares * KEEP**2 + said_s**2
         )
+
+    @property
+    def jobs(self) -> float:
+        """Effective number of jobs."""
+        return self.said_s**2 / self.squares if self.squares > 0 else 0.0
 
     @property
     def factor(self) -> float:
@@ -41,11 +48,27 @@ class Accuracy:
 
         The rounding makes it exactly 1 for right estimates, whatever the rounding of their sums.
         """
-        if self.squares <= 0:
-            return 1.0
-        ran, jobs = self.run_s / self.estimated_s, self.estimated_s**2 / self.squares
-        return min(float(f"{(jobs * ran + PRIOR_JOBS) / (jobs + PRIOR_JOBS):.3g}"), 1.0)
+        return min(float(f"{self._blend(1.0, 1.0):.3g}"), 1.0)
+
+    def of_limit_s(self, limit_s: float, mean_s: float) -> float:
+        """Expected run time under a time limit; `mean_s` is that of past jobs of that size, of all users."""
+        return min(self._blend(limit_s, min(mean_s, limit_s)), limit_s)
+
+    def _blend(self, said_s: float, otherwise_s: float) -> float:
+        jobs = self.jobs
+        if jobs <= 0:
+            return otherwise_s
+        ran = self.run_s / self.said_s
+        return (jobs * ran * said_s + PRIOR_JOBS * otherwise_s) / (jobs + PRIOR_JOBS)
+
+
+@value
+class UserAccuracy:
+    """Of one user."""
+
+    estimates: Accuracy = Accuracy()
+    limits: Accuracy = Accuracy()
 
 
 #: Of a user none of whose jobs has ended.
-UNTRIED = Accuracy()
+UNTRIED = UserAccuracy()

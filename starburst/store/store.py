@@ -23,7 +23,7 @@ from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import InstancePhase, Offer
 from starburst.domain.job import ALIVE, ENDS, JobEdit, Phase, Submission, Workload
 from starburst.domain.node import Node
-from starburst.policy.estimate_accuracy import Accuracy
+from starburst.policy.estimate_accuracy import UserAccuracy
 from starburst.store import arrays, codec, counters, rows, user_requests
 from starburst.store.arrays import ArrayJobs, Room, TakenJobs
 from starburst.store.databases.sqlite import path_of
@@ -348,7 +348,7 @@ class Store:
                 document(conn, "nodes", tuple[Node, ...]) or (),
                 document(conn, "offers", tuple[Offer, ...]) or (),
                 document(conn, "speeds", dict[str, Any]),
-                documents_of(conn, ACCURACY, Accuracy),
+                documents_of(conn, ACCURACY, UserAccuracy),
             )
 
     # Small documents.

@@ -66,7 +66,10 @@ def test_a_command_comes_after_another_and_as_an_array(cli: Cli, past: Past) -> 
     ("words", "line"),
     [
         (["--", ""], "submit: name a file, or a command behind --, as in submit --gpus 1 -- python train.py"),
-        (["--", " "], "submit: name a file, or a command behind --, as in submit --gpus 1 -- python train.py"),
+        (
+            ["--", " "],
+            "submit: name a file, or a command behind --, as in submit --gpus 1 -- python train.py",
+        ),
         ([], "submit: name a file, or a command behind --, as in submit --gpus 1 -- python train.py"),
         (["--gpus", "two:x", "--", "a"], "--gpus: 'two:x': write a number of GPUs, a type, or both"),
         (["--memory", "8GB", "--", "a"], "--memory: '8GB': not a Kubernetes quantity; write 8Gi or 8G"),

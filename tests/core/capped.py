@@ -26,7 +26,7 @@ def capped(*caps: Cap, offers: Any = (MACHINE,), **settings: Any) -> Desk:
     return Desk(offers=offers, caps=caps, **settings)
 
 
-def cloud(name: str, *, hours: float = 1.0, **more: Any) -> Job:
+def cloud(name: str, *, hours: float | None = 1.0, **more: Any) -> Job:
     return job(name, 4, hours=hours, cloud="only", **more)
 
 

@@ -11,6 +11,7 @@ from starburst.core.model.estimates import certain_end
 from starburst.core.views.explain import explain
 from starburst.core.views.restoring import restore
 from starburst.core.views.validate import validate
+from starburst.domain.job import Job
 from tests.builders import HOUR, MINUTE, Desk, job, snapshot
 from tests.core.capped import MACHINE, cap, cloud, reserved
 
@@ -18,10 +19,14 @@ from tests.core.capped import MACHINE, cap, cloud, reserved
 FACTOR = 0.308
 
 
-def tried(desk: Desk, *, user: str = "ann", estimate_h: float | None = 10.0) -> Desk:
+def tried(
+    desk: Desk, *, user: str = "ann", estimate_h: float | None = 10.0, limit_h: float | None = None
+) -> Desk:
     """Ten jobs of this user have run for an hour each."""
     names = [f"{user}{n}" for n in range(10)]
-    desk.submit(*(job(name, 0, hours=estimate_h, user=user, cloud="never") for name in names))
+    limit_s = None if limit_h is None else limit_h * HOUR
+    jobs = [job(name, 0, hours=estimate_h, user=user, cloud="never") for name in names]
+    desk.submit(*(replace(item, time_limit_s=limit_s) for item in jobs))
     desk.started(*names)
     desk.now += HOUR
     desk.tell(*(desk.end_of(name) for name in names))
@@ -81,6 +86,37 @@ def test_jobs_without_an_estimate_teach_nothing_of_estimates() -> None:
     desk = tried(Desk(4, waiting="runtime", factor=0.5), estimate_h=None)
     desk.submit(job("busy", 4, cloud="never"), job("a", hours=8, user="ann"))
     assert waits(desk, "a") == (4 * HOUR, "user")
+
+
+def limited(name: str, limit_h: float, user: str, **more: Any) -> Job:
+    """A job with a time limit."""
+    return replace(job(name, user=user, **more), time_limit_s=limit_h * HOUR)
+
+
+def test_of_a_time_limit_counts_what_jobs_of_that_user_run_for() -> None:
+    """Ten jobs of an hour each had limits of 10 h: (10 · 0.1 · 8 h + 3 · 1 h) / 13."""
+    desk = tried(Desk(4, waiting="runtime", factor=0.5), estimate_h=None, limit_h=10.0)
+    desk.submit(job("busy", 4, cloud="never"))
+    desk.submit(limited("a", 8, "ann"), limited("b", 8, "ben"), limited("c", 0.5, "ann"))
+    assert waits(desk, "a") == (pytest.approx(0.846 * HOUR / 2, rel=0.001), "time limit, corrected")
+    assert waits(desk, "b") == (HOUR / 2, "mean of past jobs of its size")
+    assert waits(desk, "c") == (pytest.approx(0.154 * HOUR / 2, rel=0.005), "time limit, corrected")
+    assert "Runtime-Wait with 11% of its time limit of 8 h, as past jobs of ann ran for less" in (
+        desk.why("a", "waits")
+    )
+
+
+def test_an_estimate_counts_before_a_limit() -> None:
+    desk = tried(Desk(4, waiting="runtime", factor=0.5), estimate_h=1.0, limit_h=10.0)
+    desk.submit(job("busy", 4, cloud="never"), limited("a", 8, "ann", hours=4.0))
+    assert waits(desk, "a") == (2 * HOUR, "user")
+
+
+def test_money_is_set_aside_for_no_less_than_past_jobs_of_its_size_ran() -> None:
+    """Of the limit of half an hour 9 minutes are expected, but jobs of all users took an hour."""
+    desk = tried(Desk(4, offers=(MACHINE,), caps=(cap(300),)), estimate_h=None, limit_h=10.0)
+    desk.submit(replace(cloud("a", hours=None), user="ann", time_limit_s=HOUR / 2))
+    assert reserved(desk) == pytest.approx(6)
 
 
 def test_a_restart_forgets_nothing() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from starburst.policy.estimate_accuracy import UNTRIED, Accuracy
+from starburst.policy.estimate_accuracy import Accuracy
 
 Pairs = list[tuple[float, float]]
 
@@ -18,11 +18,11 @@ pairs = st.lists(st.tuples(st.floats(0, 1e7), st.floats(0, 1e7)), max_size=50)
 
 def after(past: Pairs) -> Accuracy:
     """The accuracy after these run times and estimates."""
-    return reduce(lambda known, pair: known.after(*pair), past, UNTRIED)
+    return reduce(lambda known, pair: known.after(*pair), past, Accuracy())
 
 
-def test_an_untried_user_is_believed() -> None:
-    assert UNTRIED.factor == 1
+def test_a_user_of_whom_no_job_has_ended_is_believed() -> None:
+    assert Accuracy().factor == 1
 
 
 @pytest.mark.parametrize(("jobs", "factor"), [(1, 0.775), (10, 0.308), (5000, 0.104)])
@@ -66,3 +66,15 @@ def test_one_more_job_of_the_mean_size_that_ran_for_as_long_as_was_said_raises_i
 ) -> None:
     known = after([(0.1 * run_s, run_s), *((min(pair), run_s) for pair in past)])
     assert known.after(run_s, run_s).factor >= known.factor
+
+
+@given(pairs, st.floats(0, 1e7), st.floats(0, 1e7))
+def test_a_limit_is_never_exceeded(past: Pairs, limit_s: float, mean_s: float) -> None:
+    assert 0 <= after(past).of_limit_s(limit_s, mean_s) <= limit_s
+
+
+def test_of_a_limit_counts_the_part_that_past_jobs_of_the_user_ran_for() -> None:
+    """(n/10 · 8 h + 3 · 1 h) / (n + 3); at first the mean of past jobs of that size, at most the limit."""
+    expected_h = [after([(360.0, 3600.0)] * jobs).of_limit_s(8.0, 1.0) for jobs in (0, 1, 10, 5000)]
+    assert expected_h == pytest.approx([1.0, 0.95, 0.846, 0.801], abs=0.002)
+    assert Accuracy().of_limit_s(0.5, 1.0) == 0.5

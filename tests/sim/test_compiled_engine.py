@@ -35,6 +35,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "calibrated": {"budget_mode": "calibrated"},
     "calibrated, no estimates": {"budget_mode": "calibrated", "runtime_estimates": "none"},
     "users' own estimates": {"runtime_estimates": "given"},
+    "time limits": {"runtime_estimates": "limits"},
     "no estimates": {"runtime_estimates": "none", "binpack": "best-fit"},
     "hopeless waits": {"hopeless": "leave", "estimate_error": 80.0},
     "home again": {"waiting": "star", "factor": 0.5, "t_max_h": 0.25, "cloud_delay_s": 90.0},

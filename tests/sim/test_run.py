@@ -124,6 +124,22 @@ def test_users_estimates_count_by_what_their_past_ones_were_worth() -> None:
     }
 
 
+def test_limits_of_users_count_by_what_their_past_jobs_ran_for() -> None:
+    """Ten jobs of a quarter of an hour had limits of 9 h, as the next one has."""
+    n = 12
+    lone = replace(
+        trace(n, gpus=2),
+        arrival_h=np.array([*range(n - 2), 20.0, 20.5]),
+        duration_h=np.array([0.25] * (n - 2) + [9.0, 0.25]),
+        estimate_h=np.full(n, 9.0),
+        users=["ann"] * n,
+    )
+    limits = replace(SMALL, runtime_estimates="limits")
+    known, unknown = (run(each, limits) for each in (lone, replace(lone, users=None)))
+    assert known.outcomes.wait_h[-1] < unknown.outcomes.wait_h[-1] < 1
+    assert known.engine == "core"
+
+
 def test_right_estimates_of_users_stay_as_they_are() -> None:
     """So that the array engine gives bit for bit what the core gives."""
     named = replace(trace(), users=["ann", "ben"] * 20)
@@ -139,6 +155,11 @@ def test_right_estimates_of_users_stay_as_they_are() -> None:
             {"runtime_estimates": "given"},
             "auto",
             "--runtime-estimates: given: the trace has no estimates of its users; write right or none",
+        ),
+        (
+            {"runtime_estimates": "limits"},
+            "auto",
+            "--runtime-estimates: limits: the trace has no estimates of its users; write right or none",
         ),
         (
             {"runtime_estimates": "given", "estimate_error": 5.0},

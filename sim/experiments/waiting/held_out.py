@@ -32,6 +32,8 @@ ESTIMATES: dict[str, dict[str, Any]] = {
     "given": {"runtime_estimates": "given"},
     "uncorrected": {"runtime_estimates": "given"},
     "none": {"runtime_estimates": "none"},
+    "limits": {"runtime_estimates": "limits"},
+    "limits-alone": {"runtime_estimates": "limits"},
 }
 #: Where the logs lie; RICC has to be put there (https://www.cs.huji.ac.il/labs/parallel/workload/l_ricc/).
 TRACES = Path(os.environ.get("STARBURST_TRACES") or SHARED / "cases" / "traces")
@@ -158,7 +160,7 @@ class HeldOutRun:
 def simulated(case: HeldOutCase, trace: Trace, spec: Spec, policy: str, kind: str = "right") -> HeldOutRun:
     """Run it, by the faster engine that can."""
     guess_h = estimates(trace, replace(spec, **ESTIMATES[kind]))
-    if kind != "given":  # whose they are tells the core what they are worth
+    if kind not in ("given", "limits"):  # whose they are tells the core what they are worth
         trace = replace(trace, users=None)
     out = chosen("auto", trace, guess_h, spec)[1](trace, guess_h, spec)
     taken_h = out.end_h - trace.arrival_h

@@ -40,7 +40,8 @@ EstimatesOption = Annotated[
     str | None,
     typer.Option(
         metavar="|".join(CHOICES["runtime_estimates"]),
-        help="Run-time estimates: right ones, those of the users, or none [right; with --history given].",
+        help="Run-time estimates: right ones, those of the users, these as limits, or none "
+        "[right; with --history given].",
     ),
 ]
 

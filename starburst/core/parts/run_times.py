@@ -1,10 +1,12 @@
-"""How long jobs are taken to run: by their users' estimates, by past jobs of their size, by their limits."""
+"""How long jobs are taken to run: by what their users say, and by past jobs of that user and of that size."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from starburst.core.model.load import LoadEstimate
 from starburst.domain.job import Job
-from starburst.policy.estimate_accuracy import UNTRIED, Accuracy
+from starburst.policy.estimate_accuracy import UNTRIED, UserAccuracy
 from starburst.policy.waiting import hours
 
 
@@ -14,25 +16,30 @@ class RunTimes:
     def __init__(self, load: LoadEstimate) -> None:
         self._load = load
         #: By user.
-        self.accuracies: dict[str, Accuracy] = {}
+        self.accuracies: dict[str, UserAccuracy] = {}
 
     def expected_s(self, job: Job) -> float:
-        """The user's estimate, corrected, or the mean of past jobs of its size class; at most its limit."""
-        corrected_s = self.corrected_s(job)
-        return _limited(job, self._load.runtime_s(job.resources.gpus) if corrected_s is None else corrected_s)
+        """By the user's estimate, corrected; else by the time limit, or by past jobs of its size class."""
+        corrected_s, limit_s = self.corrected_s(job), job.time_limit_s
+        if corrected_s is not None:
+            return _limited(job, corrected_s)
+        mean_s = self._load.runtime_s(job.resources.gpus)
+        return mean_s if limit_s is None else self.accuracy(job).limits.of_limit_s(limit_s, mean_s)
 
     def corrected_s(self, job: Job) -> float | None:
         """The user's estimate by what that user's past ones were worth; None if there is none."""
         given_s = job.runtime_estimate_s
-        return None if given_s is None else given_s * self.accuracy(job).factor
+        return None if given_s is None else given_s * self.accuracy(job).estimates.factor
 
     def longest_s(self, job: Job) -> float:
-        """What money is reserved for, on the high side: the estimate as it is; without one as expected."""
+        """What money is reserved for, on the high side: the estimate as it is, at least the mean without."""
         given_s = job.runtime_estimate_s
-        return self.expected_s(job) if given_s is None else _limited(job, given_s)
+        if given_s is None:
+            given_s = max(self.expected_s(job), self._load.runtime_s(job.resources.gpus))
+        return _limited(job, given_s)
 
-    def accuracy(self, job: Job) -> Accuracy:
-        """Of the estimates of its user; a job of no user is not judged by other such jobs."""
+    def accuracy(self, job: Job) -> UserAccuracy:
+        """Of its user; a job of no user is not judged by other such jobs."""
         return self.accuracies.get(job.user, UNTRIED)
 
     def source(self, job: Job) -> str:
@@ -40,25 +47,41 @@ class RunTimes:
         if self.expected_s(job) == job.time_limit_s:
             return "time limit"
         if job.runtime_estimate_s is None:
-            return "mean of past jobs of its size"
-        return "user" if self.accuracy(job).factor == 1 else "user, corrected"
+            return "time limit, corrected" if self._cuts(job) else "mean of past jobs of its size"
+        return "user, corrected" if self._cuts(job) else "user"
 
     def correction(self, job: Job) -> str:
-        """For reasons, after the name of a policy: what of its estimate counts, if not all."""
-        given_s, factor = job.runtime_estimate_s, self.accuracy(job).factor
-        if given_s is None or factor == 1:
+        """For reasons, after the name of a policy: what of its estimate or limit counts, if not all."""
+        said_s = job.time_limit_s if job.runtime_estimate_s is None else job.runtime_estimate_s
+        if said_s is None or not self._cuts(job):
             return ""
-        counts = f"{factor:.0%} of the {hours(given_s)} estimated"
-        return f" with {counts}, as past estimates of {job.user} were too long"
+        part, said = f"{self.expected_s(job) / said_s:.0%}", hours(said_s)
+        if job.runtime_estimate_s is None:
+            return f" with {part} of its time limit of {said}, as past jobs of {job.user} ran for less"
+        return f" with {part} of the {said} estimated, as past estimates of {job.user} were too long"
 
-    def succeeded(self, job: Job, run_s: float) -> Accuracy | None:
+    def succeeded(self, job: Job, run_s: float) -> UserAccuracy | None:
         """Learn how long a job ran; returns the accuracy of its user if that changes."""
         self._load.finished(job.resources.gpus, run_s)
-        if not job.user or job.runtime_estimate_s is None:
+        before = accuracy = self.accuracy(job)
+        if not job.user:
             return None
-        accuracy = self.accuracy(job).after(run_s, _limited(job, job.runtime_estimate_s))
+        if job.runtime_estimate_s is not None:
+            said_s = _limited(job, job.runtime_estimate_s)
+            accuracy = replace(accuracy, estimates=accuracy.estimates.after(run_s, said_s))
+        if job.time_limit_s is not None:
+            accuracy = replace(accuracy, limits=accuracy.limits.after(run_s, job.time_limit_s))
+        if accuracy is before:
+            return None
         self.accuracies[job.user] = accuracy
         return accuracy
+
+    def _cuts(self, job: Job) -> bool:
+        """Whether what its user says is cut by what past words were worth."""
+        accuracy = self.accuracy(job)
+        if job.runtime_estimate_s is not None:
+            return accuracy.estimates.factor < 1
+        return job.time_limit_s is not None and accuracy.limits.jobs > 0
 
 
 def _limited(job: Job, run_s: float) -> float:

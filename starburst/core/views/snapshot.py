@@ -16,7 +16,7 @@ from starburst.domain.money import Money
 from starburst.domain.node import Node
 from starburst.policy.budget import Account
 from starburst.policy.disciplines.configurations import Configuration
-from starburst.policy.estimate_accuracy import Accuracy
+from starburst.policy.estimate_accuracy import UserAccuracy
 from starburst.policy.fair import Tags
 from starburst.policy.packing.plan import Memory
 from starburst.policy.refusals import Refusals
@@ -68,7 +68,7 @@ class Snapshot:
     #: Learnt throughputs (core/model/throughput.py); None if there are none.
     speeds: Mapping[str, Any] | None = None
     #: What users' estimates are worth, by user.
-    accuracies: Mapping[str, Accuracy] = field(default_factory=dict)
+    accuracies: Mapping[str, UserAccuracy] = field(default_factory=dict)
 
 
 def facts(state: State) -> Facts:

@@ -14,7 +14,7 @@ from starburst.core.parts.instance_record import InstanceRecord
 from starburst.core.views.snapshot import Facts, Snapshot
 from starburst.domain.cloud import Offer
 from starburst.domain.node import Node
-from starburst.policy.estimate_accuracy import Accuracy
+from starburst.policy.estimate_accuracy import UserAccuracy
 from starburst.store import codec
 from starburst.store.rows import chunks
 from starburst.store.schema import ACCURACY, facts, instances, jobs
@@ -45,7 +45,7 @@ def around_job(store: Store, job_id: str) -> AroundJob | None:
         names = [name for each in near for name in (*places(each.slots), *places(each.moving))]
         machines = _bodies(conn, instances, names)
         users = {each.job.user for each in near}
-        accuracies = documents_of(conn, ACCURACY, Accuracy, users)
+        accuracies = documents_of(conn, ACCURACY, UserAccuracy, users)
         position = _position(conn, job_id)
     return AroundJob(
         record,
