@@ -159,7 +159,8 @@ class HeldOutRun:
 
 def simulated(case: HeldOutCase, trace: Trace, spec: Spec, policy: str, kind: str = "right") -> HeldOutRun:
     """Run it, by the faster engine that can."""
-    guess_h = estimates(trace, replace(spec, **ESTIMATES[kind]))
+    spec = replace(spec, **ESTIMATES[kind])
+    guess_h = estimates(trace, spec)
     if kind not in ("given", "limits"):  # whose they are tells the core what they are worth
         trace = replace(trace, users=None)
     out = chosen("auto", trace, guess_h, spec)[1](trace, guess_h, spec)
