@@ -48,7 +48,7 @@ class Accuracy:
 
         The rounding makes it exactly 1 for right estimates, whatever the rounding of their sums.
         """
-        return min(float(f"{self._blend(1.0, 1.0):.3g}"), 1.0)
+        return min(float(f"{self._blend(1.0, 1.0):.3g}"), 1.0) if self.squares > 0 else 1.0
 
     def of_limit_s(self, limit_s: float, mean_s: float) -> float:
         """Expected run time under a time limit; `mean_s` is that of past jobs of that size, of all users."""

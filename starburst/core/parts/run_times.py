@@ -20,11 +20,16 @@ class RunTimes:
 
     def expected_s(self, job: Job) -> float:
         """By the user's estimate, corrected; else by the time limit, or by past jobs of its size class."""
-        corrected_s, limit_s = self.corrected_s(job), job.time_limit_s
-        if corrected_s is not None:
-            return _limited(job, corrected_s)
+        said_s, limit_s = job.runtime_estimate_s, job.time_limit_s
+        known = self.accuracies.get(job.user)
+        if said_s is not None:  # asked for often: no call more than it takes
+            if known is not None:
+                said_s *= known.estimates.factor
+            return said_s if limit_s is None or said_s < limit_s else limit_s
         mean_s = self._load.runtime_s(job.resources.gpus)
-        return mean_s if limit_s is None else self.accuracy(job).limits.of_limit_s(limit_s, mean_s)
+        if limit_s is None:
+            return mean_s
+        return (known or UNTRIED).limits.of_limit_s(limit_s, mean_s)
 
     def corrected_s(self, job: Job) -> float | None:
         """The user's estimate by what that user's past ones were worth; None if there is none."""
@@ -42,9 +47,9 @@ class RunTimes:
         """Of its user; a job of no user is not judged by other such jobs."""
         return self.accuracies.get(job.user, UNTRIED)
 
-    def source(self, job: Job) -> str:
+    def source(self, job: Job, expected_s: float) -> str:
         """Where the expected run time comes from."""
-        if self.expected_s(job) == job.time_limit_s:
+        if expected_s == job.time_limit_s:
             return "time limit"
         if job.runtime_estimate_s is None:
             return "time limit, corrected" if self._cuts(job) else "mean of past jobs of its size"
@@ -52,9 +57,10 @@ class RunTimes:
 
     def correction(self, job: Job) -> str:
         """For reasons, after the name of a policy: what of its estimate or limit counts, if not all."""
-        said_s = job.time_limit_s if job.runtime_estimate_s is None else job.runtime_estimate_s
-        if said_s is None or not self._cuts(job):
+        if not self._cuts(job):
             return ""
+        said_s = job.time_limit_s if job.runtime_estimate_s is None else job.runtime_estimate_s
+        assert said_s is not None
         part, said = f"{self.expected_s(job) / said_s:.0%}", hours(said_s)
         if job.runtime_estimate_s is None:
             return f" with {part} of its time limit of {said}, as past jobs of {job.user} ran for less"
@@ -63,9 +69,9 @@ class RunTimes:
     def succeeded(self, job: Job, run_s: float) -> UserAccuracy | None:
         """Learn how long a job ran; returns the accuracy of its user if that changes."""
         self._load.finished(job.resources.gpus, run_s)
-        before = accuracy = self.accuracy(job)
         if not job.user:
             return None
+        before = accuracy = self.accuracy(job)
         if job.runtime_estimate_s is not None:
             said_s = _limited(job, job.runtime_estimate_s)
             accuracy = replace(accuracy, estimates=accuracy.estimates.after(run_s, said_s))
@@ -78,7 +84,9 @@ class RunTimes:
 
     def _cuts(self, job: Job) -> bool:
         """Whether what its user says is cut by what past words were worth."""
-        accuracy = self.accuracy(job)
+        accuracy = self.accuracies.get(job.user)
+        if accuracy is None:
+            return False
         if job.runtime_estimate_s is not None:
             return accuracy.estimates.factor < 1
         return job.time_limit_s is not None and accuracy.limits.jobs > 0

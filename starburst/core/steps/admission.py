@@ -107,7 +107,7 @@ def set_wait(state: State, record: JobRecord) -> None:
     # ties of deadlines and completions break the same way.
     runtime_s = state.runtime_s(job)
     record.deadline = (state.now + wait_s + runtime_s) - runtime_s
-    source = state.run_times.source(job)
+    source = state.run_times.source(job, runtime_s)
     wait = Wait(str(job.resources), None if isinf(wait_s) else wait_s, rule, runtime_s, source)
     record.wait = wait
     record.obstacle = None
