@@ -106,6 +106,15 @@ def test_of_a_time_limit_counts_what_jobs_of_that_user_run_for() -> None:
     )
 
 
+@pytest.mark.parametrize("more", [{"runtime_estimate_s": 0.0}, {"time_limit_s": 0.0}])
+def test_an_estimate_or_a_limit_of_nothing_is_nothing(more: dict[str, float]) -> None:
+    """Simulated estimates that are wrong by more than 100 % may be."""
+    desk = tried(Desk(4, waiting="runtime", factor=0.5), limit_h=10.0)
+    desk.submit(job("busy", 4, cloud="never"), replace(job("a", user="ann"), **more))
+    assert waits(desk, "a")[0] == 0
+    assert "Runtime-Wait: 0 s" in desk.log("a", "waits")[0].numbers["rule"]
+
+
 def test_an_estimate_counts_before_a_limit() -> None:
     desk = tried(Desk(4, waiting="runtime", factor=0.5), estimate_h=1.0, limit_h=10.0)
     desk.submit(job("busy", 4, cloud="never"), limited("a", 8, "ann", hours=4.0))

@@ -57,10 +57,9 @@ class RunTimes:
 
     def correction(self, job: Job) -> str:
         """For reasons, after the name of a policy: what of its estimate or limit counts, if not all."""
-        if not self._cuts(job):
-            return ""
         said_s = job.time_limit_s if job.runtime_estimate_s is None else job.runtime_estimate_s
-        assert said_s is not None
+        if not said_s or not self._cuts(job):
+            return ""
         part, said = f"{self.expected_s(job) / said_s:.0%}", hours(said_s)
         if job.runtime_estimate_s is None:
             return f" with {part} of its time limit of {said}, as past jobs of {job.user} ran for less"
