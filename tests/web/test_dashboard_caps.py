@@ -154,7 +154,7 @@ def test_who_is_near_a_cap_is_told_and_what_happens_then(noon: Place) -> None:
         expect(caps).to_have_count(len(names))
         assert [cap.get_attribute("data-key") for cap in caps.all()] == names
         expect(caps.nth(1)).to_contain_text(
-            "At the present rate it is spent in 14 min; then running jobs are stopped"
+            "At the present rate it is spent in 13 min; then running jobs are stopped"
         )
         expect(caps.nth(2)).to_contain_text("The cap is spent: running jobs with checkpoints return")
         expect(caps.nth(3)).to_contain_text("The rest is reserved for running jobs")
