@@ -357,7 +357,7 @@ class State:
         return self._end(record, self.runtime_s(record.job))
 
     def latest_end(self, record: JobRecord) -> float:
-        """The same by its user's estimate as it is, so that who passes the first job does not delay it."""
+        """Expected end by the whole estimate, so that a job that passes the first one does not delay it."""
         return self._end(record, self.run_times.longest_s(record.job))
 
     def _end(self, record: JobRecord, runtime_s: float) -> float:

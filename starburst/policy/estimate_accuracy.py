@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from starburst.domain.value import value
 
-#: Jobs, in effective number, as which the user's word counts or, beside a limit, the mean of past jobs.
+#: Weight, in effective jobs, of an estimate as it is; of a limit, that of the mean of past jobs of that size.
 PRIOR_JOBS = 3.0
 #: What one more job leaves of the weights of those before it.
 KEEP = 0.997
@@ -23,7 +23,7 @@ KEEP = 0.997
 
 @value
 class Accuracy:
-    """Jobs of one user that had an estimate and succeeded: sums of seconds, later ones with more weight."""
+    """Sums over a user's jobs that had an estimate (or a limit) and succeeded; later ones weigh more."""
 
     run_s: float = 0.0
     #: Of the estimates, or of the limits.
@@ -64,11 +64,11 @@ class Accuracy:
 
 @value
 class UserAccuracy:
-    """Of one user."""
+    """Accuracy of one user's estimates, and of that user's time limits."""
 
     estimates: Accuracy = Accuracy()
     limits: Accuracy = Accuracy()
 
 
-#: Of a user none of whose jobs has ended.
+#: Accuracy of a user none of whose jobs has ended.
 UNTRIED = UserAccuracy()

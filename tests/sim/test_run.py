@@ -101,18 +101,21 @@ def test_without_an_estimate_a_job_waits_by_the_mean_of_past_ones() -> None:
     }
 
 
+def overstated() -> Trace:
+    """Ten jobs of a quarter of an hour, one of 9 h, and one that waits for it; 9 h are said of each."""
+    return replace(
+        trace(12, gpus=2),
+        arrival_h=np.array([*range(10), 20.0, 20.5]),
+        duration_h=np.array([0.25] * 10 + [9.0, 0.25]),
+        estimate_h=np.full(12, 9.0),
+    )
+
+
 def test_users_estimates_count_by_what_their_past_ones_were_worth() -> None:
     """Of ten jobs of a quarter of an hour each, limited to 9 h: the next one is not taken to run for 9 h."""
-    n = 12
-    lone = replace(
-        trace(n, gpus=2),
-        arrival_h=np.array([*range(n - 2), 20.0, 20.5]),
-        duration_h=np.array([0.25] * (n - 2) + [9.0, 0.25]),
-        estimate_h=np.full(n, 9.0),
-    )
-    whose = {"one": ["ann"] * n, "another": [*["ann"] * (n - 1), "ben"], "nobody": None}
+    whose = {"one": ["ann"] * 12, "another": [*["ann"] * 11, "ben"], "nobody": None}
     done = {
-        name: run(replace(lone, users=users), replace(SMALL, runtime_estimates="given"))
+        name: run(replace(overstated(), users=users), replace(SMALL, runtime_estimates="given"))
         for name, users in whose.items()
     }
     waits_h = {name: each.outcomes.wait_h[-1] for name, each in done.items()}
@@ -126,14 +129,7 @@ def test_users_estimates_count_by_what_their_past_ones_were_worth() -> None:
 
 def test_limits_of_users_count_by_what_their_past_jobs_ran_for() -> None:
     """Ten jobs of a quarter of an hour had limits of 9 h, as the next one has."""
-    n = 12
-    lone = replace(
-        trace(n, gpus=2),
-        arrival_h=np.array([*range(n - 2), 20.0, 20.5]),
-        duration_h=np.array([0.25] * (n - 2) + [9.0, 0.25]),
-        estimate_h=np.full(n, 9.0),
-        users=["ann"] * n,
-    )
+    lone = replace(overstated(), users=["ann"] * 12)
     limits = replace(SMALL, runtime_estimates="limits")
     known, unknown = (run(each, limits) for each in (lone, replace(lone, users=None)))
     assert known.outcomes.wait_h[-1] < unknown.outcomes.wait_h[-1] < 1

@@ -15,21 +15,16 @@ class RunTimes:
 
     def __init__(self, load: LoadEstimate) -> None:
         self._load = load
-        #: By user.
+        #: Accuracy of what users say, by user.
         self.accuracies: dict[str, UserAccuracy] = {}
 
     def expected_s(self, job: Job) -> float:
         """By the user's estimate, corrected; else by the time limit, or by past jobs of its size class."""
-        said_s, limit_s = job.runtime_estimate_s, job.time_limit_s
-        known = self.accuracies.get(job.user)
-        if said_s is not None:  # asked for often: no call more than it takes
-            if known is not None:
-                said_s *= known.estimates.factor
-            return said_s if limit_s is None or said_s < limit_s else limit_s
+        corrected_s, limit_s = self.corrected_s(job), job.time_limit_s
+        if corrected_s is not None:
+            return _limited(job, corrected_s)
         mean_s = self._load.runtime_s(job.resources.gpus)
-        if limit_s is None:
-            return mean_s
-        return (known or UNTRIED).limits.of_limit_s(limit_s, mean_s)
+        return mean_s if limit_s is None else self.accuracy(job).limits.of_limit_s(limit_s, mean_s)
 
     def corrected_s(self, job: Job) -> float | None:
         """The user's estimate by what that user's past ones were worth; None if there is none."""
@@ -37,14 +32,14 @@ class RunTimes:
         return None if given_s is None else given_s * self.accuracy(job).estimates.factor
 
     def longest_s(self, job: Job) -> float:
-        """What money is reserved for, on the high side: the estimate as it is, at least the mean without."""
+        """Run time on the high side (money, backfill): the whole estimate; else at least the mean."""
         given_s = job.runtime_estimate_s
         if given_s is None:
             given_s = max(self.expected_s(job), self._load.runtime_s(job.resources.gpus))
         return _limited(job, given_s)
 
     def accuracy(self, job: Job) -> UserAccuracy:
-        """Of its user; a job of no user is not judged by other such jobs."""
+        """Accuracy of the job's user; a job of no user is not judged by other such jobs."""
         return self.accuracies.get(job.user, UNTRIED)
 
     def source(self, job: Job, expected_s: float) -> str:
@@ -82,10 +77,8 @@ class RunTimes:
         return accuracy
 
     def _cuts(self, job: Job) -> bool:
-        """Whether what its user says is cut by what past words were worth."""
-        accuracy = self.accuracies.get(job.user)
-        if accuracy is None:
-            return False
+        """Whether less than the whole estimate or limit counts, by past jobs of the user."""
+        accuracy = self.accuracy(job)
         if job.runtime_estimate_s is not None:
             return accuracy.estimates.factor < 1
         return job.time_limit_s is not None and accuracy.limits.jobs > 0
